@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -50,16 +51,28 @@ def literal_uses(count: int, run: int) -> list[Item]:
     ]
 
 
-def anonymous_mib() -> float:
-    """Memory of this process that no file backs."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024
+def mib(kind: str, process: int | str = "self") -> float:
+    """Memory of a process: RssAnon, which no file backs, or VmHWM, the most that it had."""
+    match = re.search(rf"{kind}:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+    return int(match[1]) / 1024 if match else float("nan")
+
+
+def fake(name: str, *arguments: object) -> list[str]:
+    """The command of a script beside the fakes."""
+    script = Path(__file__).parent / "fakes" / f"{name}.py"
+    return [sys.executable, str(script), *map(str, arguments)]
+
+
+def told(name: str, *arguments: object) -> dict[str, Any]:
+    """What such a script prints last, in a process of its own."""
+    output = subprocess.check_output(fake(name, *arguments), text=True)
+    return cast("dict[str, Any]", json.loads(output.splitlines()[-1]))
 
 
 def test_items_one_by_one_take_hardly_longer_than_together():
     rank(literal_uses(1, 0))  # opens the networks
     seconds = {"together": 0.0, "one by one": 0.0, "again": 0.0}
-    before = anonymous_mib()
+    before = mib("RssAnon")
     for round_ in range(1, 4):
         together, single = literal_uses(10, 2 * round_), literal_uses(10, 2 * round_ + 1)
         for name, calls in (
@@ -71,7 +84,7 @@ def test_items_one_by_one_take_hardly_longer_than_together():
             for items in calls:
                 rank(items)
             seconds[name] += (time.perf_counter() - started) / 30
-    growth = anonymous_mib() - before
+    growth = mib("RssAnon") - before
     print("\n" + ", ".join(f"{name} {s:.3f} s an item" for name, s in seconds.items()))
     print(f"{growth:.0f} MiB more after 60 items")
     assert seconds["one by one"] < 1.3 * seconds["together"]
@@ -86,21 +99,15 @@ def test_the_service_under_load():
         try:
             port = re.search(r"127.0.0.1:(\d+)", server.stderr.readline())[1]
 
-            def load(clients: int, requests: int) -> dict[str, Any]:
-                script = str(Path(__file__).parent / "fakes" / "clients.py")
-                arguments = [sys.executable, script, port, str(clients), str(requests)]
-                return json.loads(subprocess.check_output(arguments))
-
             def state() -> tuple[float, int]:
-                status = Path(f"/proc/{server.pid}/status").read_text()
                 descriptors = len([*Path(f"/proc/{server.pid}/fd").iterdir()])
-                return int(re.search(r"RssAnon:\s+(\d+)", status)[1]) / 1024, descriptors
+                return mib("RssAnon", server.pid), descriptors
 
-            load(1, 5)
+            told("clients", port, 1, 5)
             for clients in (1, 4, 16, 64):
-                print(f"{clients} clients:", load(clients, 600))
+                print(f"{clients} clients:", told("clients", port, clients, 600))
             before = state()
-            load(16, 5_000)
+            told("clients", port, 16, 5_000)
             after = state()
             print(f"MiB and descriptors before and after 5,000 requests: {before}, {after}")
             assert after[0] < before[0] + 32
@@ -158,9 +165,8 @@ def measured(
     started = time.perf_counter()
     result = task()
     taken = time.perf_counter() - started
-    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    memory = int(peak[1]) / 1024 if peak else float("nan")
-    print(f"{what}: {taken:.2f} s, {len(result) / taken:.1f} {unit}/s, peak {memory:.0f} MiB")
+    speed = f"{len(result) / taken:.1f} {unit}/s"
+    print(f"{what}: {taken:.2f} s, {speed}, peak {mib('VmHWM'):.0f} MiB")
     return taken, result
 
 
@@ -224,25 +230,14 @@ def test_idiolinks_size_is_scored_in_under_five_seconds():
         for p in range(75)
         for k in range(20)
     )
-    asked, told = like_texts(len(queries), 1), like_texts(len(documents), 2)
+    sides = like_texts(len(queries), 1).astype(float), like_texts(len(documents), 2).astype(float)
 
     def score() -> np.ndarray:
-        similarities = asked.astype(float) @ told.astype(float).T
+        similarities = sides[0] @ sides[1].T
         return score_queries(Split(queries, documents), similarities)["ndcg"].to_numpy()
 
     taken, _ = measured(f"{len(queries)} x {len(documents)}", score, "queries")
     assert taken < 5
-
-
-CHANGES = ("add", "remove")
-
-
-def alone(task: str, folder: Path, *more: int) -> dict[str, Any]:
-    """What a task of made_up_collection.py took in a process of its own."""
-    script = Path(__file__).parent / "fakes" / "made_up_collection.py"
-    command = [sys.executable, str(script), task, str(folder), *map(str, more)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return cast("dict[str, Any]", json.loads(told.splitlines()[-1]))
 
 
 def mebibytes(folder: Path) -> float:
@@ -253,7 +248,6 @@ def mebibytes(folder: Path) -> float:
     "sizes", [(100_000, 1_000_000), (5_000_000,)], ids=["a_million", "five_million"]
 )
 def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ...]):
-    """Five million take 17 GB of disk."""
     print(
         "\n| things | search | built in s | peak MiB | on disk MiB | queries | queries/s "
         "| peak MiB | recall@10 | load |\n|---|---|---|---|---|---|---|---|---|---|"
@@ -271,16 +265,17 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
     for things in sizes:
         with TemporaryDirectory(dir=tmp_path) as name:
             folder = Path(name)
+            alone = partial(told, "made_up_collection")
             made = alone("exact", folder, things)
             exact = alone("search-exact", folder, 100 if things <= 1_000_000 else 25)
             row("exact", made, mebibytes(folder / "exact"), exact, 1)
             built = alone("near", folder, things)
             near = alone("search-near", folder, 100)
             pairs = list(zip(exact["found"], near["found"], strict=False))
-            recall = np.mean([len({*one} & {*other}) / len(one) for one, other in pairs])
+            recall = np.mean([len({*first} & {*other}) / len(first) for first, other in pairs])
             row("approximate", built, mebibytes(folder / "near"), near, float(recall))
-            changed = [f"{task} {alone(task, folder, 1000)['seconds']:.1f} s" for task in CHANGES]
-            print(f"a thousand of {things:,}: {', '.join(changed)}")
+            seconds = [alone(task, folder, 1000)["seconds"] for task in ("add", "remove")]
+            print(f"a thousand of {things:,}: add {seconds[0]:.1f} s, remove {seconds[1]:.1f} s")
         assert exact["peak"] < 400
         assert recall > 0.9
 
@@ -288,11 +283,7 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
 @contextmanager
 def slow_server(seconds: float) -> Iterator[str]:
     """The address of a server, in another process, that takes so long for each answer."""
-    command = [
-        sys.executable,
-        str(Path(__file__).parent / "fakes" / "slow_server.py"),
-        str(seconds),
-    ]
+    command = fake("slow_server", seconds)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
@@ -324,15 +315,12 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
 
 
 def test_rank_takes_the_same_time_an_item_and_memory_for_sets_of_any_size(tmp_path: Path):
-    script = Path(__file__).parent / "fakes" / "rank_many.py"
     print("\n  items   seconds  ms of the processor an item  peak MiB")
-    found = []
+    rows = []
     for count in (1_000, 10_000, 100_000):
-        command = [sys.executable, str(script), str(count), str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        told = json.loads(done.stdout.splitlines()[-1])
-        found.append((1000 * told["busy"] / count, told["peak"]))
-        print(f"{count:7,} {told['seconds']:9.1f} {found[-1][0]:28.2f} {told['peak']:9.0f}")
-    times, peaks = zip(*found, strict=True)
+        took = told("rank_many", count, tmp_path)
+        rows.append((1000 * took["busy"] / count, took["peak"]))
+        print(f"{count:7,} {took['seconds']:9.1f} {rows[-1][0]:28.2f} {took['peak']:9.0f}")
+    times, peaks = zip(*rows, strict=True)
     assert max(times) <= 1.2 * min(times)
     assert max(peaks) <= 1.1 * min(peaks)

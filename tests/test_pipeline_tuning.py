@@ -252,8 +252,10 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     path = tmp_path / "run" / "items.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     gold = [row | {"expected_order": row["order"]} for row in rows]
+    gold[0]["tied"] = gold[0]["order"][:2]
     path.write_text("\n".join(map(json.dumps, gold)) + "\n")
     out, err = passed(capsys, "tune", tmp_path / "run")
+    assert f"1 of {len(gold)} items have a tie at the top" in " ".join(out.split())
     titles = ("Default: ", "Tuned: ", "Tuned minus default")
     assert [title for title in titles if title not in out] == []
     assert re.search(r"Keep the default.*top-1 (\+0.000|-)", err)

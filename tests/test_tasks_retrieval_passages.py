@@ -1,6 +1,6 @@
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,9 @@ from admire.tasks.retrieval.passages import (
 
 def row(**changes: Any) -> dict[str, Any]:
     """Make a row as IdioLink's files have it."""
-    return {
-        "id": "d1",
-        "sentence": "My sister is a night owl.",
-        "idiom": "night owl",
-        "span": "night owl",
-        "subject": "Culture",
-        "usage": "idiomatic",
-        "is_gold": True,
-    } | changes
+    fields = asdict(passage("d1", "My sister is a night owl.", subject="Culture"))
+    del fields["occurrence"]
+    return fields | changes
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
@@ -95,15 +89,16 @@ def test_errors_name_file_row_and_column(tmp_path, name, rows, message):
     assert str(caught.value).startswith(f"{tmp_path / name}{message}")
 
 
-def benchmark_folder(folder: Path, suffix: str = ".json") -> Path:
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    """Write a split whose queries and documents are in files of two kinds."""
     queries = [row(id=f"q-{usage}", usage=usage) for usage in ("literal", "idiomatic")]
-    write(folder / "test" / f"queries{suffix}", queries)
-    write(folder / "test" / f"indexes{suffix}", [row(id=u, usage=u) for u in USAGES])
-    return folder
+    write(tmp_path / "test" / "queries.json", queries)
+    write(tmp_path / "test" / "indexes.jsonl", [row(id=u, usage=u) for u in USAGES])
+    return tmp_path
 
 
-def test_a_split_has_its_queries_and_documents_also_in_files_of_two_kinds(tmp_path):
-    (benchmark_folder(benchmark_folder(tmp_path, ".jsonl")) / "test/indexes.json").unlink()
+def test_a_split_has_its_queries_and_documents(benchmark, tmp_path):
     split = read_split(str(tmp_path), "test")
     assert [query.id for query in split.queries] == ["q-literal", "q-idiomatic"]
     assert [document.id for document in split.documents] == list(USAGES)
@@ -131,14 +126,13 @@ def test_a_split_can_be_restricted_to_what_people_checked(tmp_path):
         read_split(str(tmp_path), "test", gold=True)
 
 
-def test_any_other_name_is_a_dataset_on_the_hub(tmp_path, monkeypatch):
+def test_any_other_name_is_a_dataset_on_the_hub(benchmark, monkeypatch):
     pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
-    benchmark_folder(tmp_path, ".jsonl")
     requests = []
 
     def hub_file(repository: str, *names: str, **options: Any) -> Path:
         requests.append((repository, names, options))
-        return tmp_path / names[-1]
+        return next(benchmark / name for name in names if (benchmark / name).is_file())
 
     monkeypatch.setattr("admire.encoders.hub.hub_file", hub_file)
     split = read_split("Intellexus/IdioLink", "test", ["sense"])

@@ -1,7 +1,5 @@
 import math
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -73,25 +71,6 @@ def test_each_usage_is_scored_as_if_its_documents_alone_were_relevant():
     assert types["ndcg"].tolist() == pytest.approx(means)
 
 
-def assert_agrees(split: Split, scores: np.ndarray, name: str = "toy") -> None:
-    """Check our figures against those of ir_measures on the files that we write."""
-    ir_measures = pytest.importorskip("ir_measures")
-    with tempfile.TemporaryDirectory() as folder:
-        write_trec(Path(folder), split, scores, name)
-        values = ir_measures.iter_calc(
-            [ir_measures.Rprec, ir_measures.nDCG @ 10],
-            list(ir_measures.read_trec_qrels(f"{folder}/qrels.trec")),
-            list(ir_measures.read_trec_run(f"{folder}/run.trec")),
-        )
-        theirs = {(value.query_id, str(value.measure)): value.value for value in values}
-    ours = {
-        (row["id"].replace(" ", "%20"), measure): row[column]
-        for row in score_queries(split, scores).to_dict("records")
-        for column, measure in (("r_precision", "Rprec"), ("ndcg", "nDCG@10"))
-    }
-    assert ours == pytest.approx(theirs, abs=1e-9)
-
-
 HALF = next(k / 1e6 + 5e-7 for k in range(10**6) if float(f"{k / 1e6 + 5e-7:.6f}") < k / 1e6 + 4e-7)
 """Written with six decimals it is rounded down, by numpy up."""
 
@@ -105,8 +84,21 @@ HALF = next(k / 1e6 + 5e-7 for k in range(10**6) if float(f"{k / 1e6 + 5e-7:.6f}
         ([2, 1], ("a b", "a_b"), "toy"),  # these ids must stay different
     ],
 )
-def test_edge_cases_are_ranked_as_by_ir_measures(scores, ids, name):
+def test_edge_cases_are_ranked_as_by_ir_measures(tmp_path, scores, ids, name):
+    ir_measures = pytest.importorskip("ir_measures")
     first, second = ids
     documents = (passage(first, "A night owl.", "literal"), passage(second, "A night owl."))
-    split = Split((passage("q", "A night owl."),), documents)
-    assert_agrees(split, np.array([scores], dtype=float), name)
+    split, scores = Split((passage("q", "A night owl."),), documents), np.array([scores], float)
+    write_trec(tmp_path, split, scores, name)
+    values = ir_measures.iter_calc(
+        [ir_measures.Rprec, ir_measures.nDCG @ 10],
+        list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.trec"))),
+        list(ir_measures.read_trec_run(str(tmp_path / "run.trec"))),
+    )
+    theirs = {(value.query_id, str(value.measure)): value.value for value in values}
+    ours = {
+        (row["id"], measure): row[column]
+        for row in score_queries(split, scores).to_dict("records")
+        for column, measure in (("r_precision", "Rprec"), ("ndcg", "nDCG@10"))
+    }
+    assert ours == pytest.approx(theirs, abs=1e-9)

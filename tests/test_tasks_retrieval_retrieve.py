@@ -89,8 +89,8 @@ def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sen
     stages = rehearse(settings)
     retrieve_split(data, settings, encoder=WordEncoder())
     assert sum(stage.questions - stage.kept for stage in stages) == len(prompts)
-    for stage in (again := rehearse(settings)):
-        assert stage.kept == stage.questions
+    again = rehearse(settings)
+    assert all(stage.kept == stage.questions for stage in again)
     assert rehearse(settings, replace(settings, contrast=0.5)) == again  # asked once for both
     assert rehearse(replace(settings, query="span")) == []
 

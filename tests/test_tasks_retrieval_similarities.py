@@ -128,19 +128,15 @@ INSTRUCTION = (
         ("tart", f"{INSTRUCTION} [SEP] "),
         ("nomic", f"search_query: {INSTRUCTION} "),
         ("prompt", f"{INSTRUCTION} "),
+        ("plain", None),
     ],
 )
-def test_an_instruction_is_a_prompt_and_moves_no_span(style, prompt):
-    assert encoder_query(SECOND, "instruction+sentence", style) == Query(TEXT, prompt)
-    assert encoder_query(SECOND, "instruction+span", style) == Query(TEXT, prompt, (14, 17))
-
-
-def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
-    text, start = f"{INSTRUCTION} {TEXT}", len(INSTRUCTION) + 1
-    assert encoder_query(SECOND, "instruction+sentence", "plain") == Query(text)
-    # The instruction has the span's words too: those of the sentence are meant.
-    expected = Query(text, None, (start + 14, start + 17))
-    assert encoder_query(SECOND, "instruction+span", "plain") == expected
+def test_an_instruction_is_a_prompt_or_in_plain_form_moves_the_span(style, prompt):
+    text, start = (f"{INSTRUCTION} {TEXT}", len(INSTRUCTION) + 1) if not prompt else (TEXT, 0)
+    assert encoder_query(SECOND, "instruction+sentence", style) == Query(text, prompt)
+    # A plain instruction has the span's words too: those of the sentence are meant.
+    expected = Query(text, prompt, (start + 14, start + 17))
+    assert encoder_query(SECOND, "instruction+span", style) == expected
 
 
 @pytest.mark.parametrize(
@@ -178,13 +174,7 @@ def bags(passages: Sequence[Passage]) -> np.ndarray:
     return WordEncoder().encode_texts(texts, role="query").astype(float)
 
 
-def test_dense_is_the_cosines_of_whole_sentences():
-    cosines = dense(OWLS, WordEncoder())
-    assert cosines.dtype == np.float64
-    np.testing.assert_allclose(cosines, bags(OWLS.queries) @ bags(OWLS.documents).T, atol=1e-12)
-
-
-def test_documents_are_encoded_as_such_and_queries_as_queries():
+def test_dense_is_the_cosines_of_whole_sentences_encoded_as_queries_and_documents():
     roles = []
 
     class Roles(WordEncoder):
@@ -192,7 +182,9 @@ def test_documents_are_encoded_as_such_and_queries_as_queries():
             roles.append((len(texts), role))
             return super().encode_texts(texts, role=role)
 
-    dense(OWLS, Roles())
+    cosines = dense(OWLS, Roles())
+    assert cosines.dtype == np.float64
+    np.testing.assert_allclose(cosines, bags(OWLS.queries) @ bags(OWLS.documents).T, atol=1e-12)
     assert roles == [(2, "query"), (6, "document")]
 
 
@@ -204,11 +196,8 @@ def wavering() -> Callable[[str], str]:
 
 def nearly_silent(prompt: str) -> str:
     """Vote, but tell one meaning alone; a model that tells none at all ends a run."""
-    return (
-        "Idiomatic"
-        if "or literally" in prompt
-        else "works late" * (OWLS.queries[0].sentence in prompt)
-    )
+    meaning = "works late" * (OWLS.queries[0].sentence in prompt)
+    return "Idiomatic" if "or literally" in prompt else meaning
 
 
 @pytest.mark.parametrize(

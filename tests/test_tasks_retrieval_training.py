@@ -1,9 +1,6 @@
-"""Fine-tuning for retrieval: equations 1 and 2, and that training sees what evaluation compares.
-
-What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
+"""Fine-tuning for retrieval; what any training does is tested with the shared trainer."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,8 +85,7 @@ def opened(folder: Path) -> SentenceEncoder:
 
 def validated(folder: Path, form: QueryForm, style: InstructionFormat) -> float:
     """Return nDCG@10 of the model that the folder holds."""
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    similarities = dense(VAL, encoder, form, style)
+    similarities = dense(VAL, open_encoder(f"sbert:{folder}", device="cpu"), form, style)
     return float(score_queries(VAL, similarities)["ndcg"].mean())
 
 
@@ -106,39 +102,25 @@ def test_training_is_validated_like_evaluation(folder, tmp_path, form):
             validated(tmp_path / "out", form, "qwen3")
 
 
-def equation_2(
-    positives: Sequence[float],
-    negatives: Sequence[Sequence[float]],
-    temperature: float,
-    positive_in_denominator: bool,
-) -> float:
-    losses = []
-    for positive, others in zip(positives, negatives, strict=True):
-        summed = [*others, positive] if positive_in_denominator else others
-        denominator = sum(math.exp(cosine / temperature) for cosine in summed)
-        losses.append(-math.log(math.exp(positive / temperature) / denominator))
-    return sum(losses) / len(losses)
-
-
-COSINES = st.floats(-1, 1)
-
-
 @st.composite
-def cosines(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
-    batch, width = draw(st.integers(1, 5)), draw(st.integers(1, 6))
-    rows = st.lists(COSINES, min_size=width, max_size=width)
-    return (
-        draw(st.lists(COSINES, min_size=batch, max_size=batch)),
-        draw(st.lists(rows, min_size=batch, max_size=batch)),
-    )
+def cosines(draw: st.DrawFn) -> list[list[float]]:
+    """Draw for each query the cosine of its positive, and those of its negatives."""
+    width = draw(st.integers(2, 7))
+    row = st.lists(st.floats(-1, 1), min_size=width, max_size=width)
+    return draw(st.lists(row, min_size=1, max_size=5))
 
 
 @given(cosines(), st.floats(0.02, 3), st.booleans())
-def test_the_loss_is_equation_2(drawn_cosines, temperature, positive_in_denominator):
+def test_the_loss_is_equation_2(rows, temperature, positive_in_denominator):
+    losses = []
+    for positive, *others in rows:
+        summed = [*others, positive] if positive_in_denominator else others
+        denominator = sum(math.exp(cosine / temperature) for cosine in summed)
+        losses.append(-math.log(math.exp(positive / temperature) / denominator))
     variant = {"temperature": temperature, "positive_in_denominator": positive_in_denominator}
-    tensors = (torch.tensor(values, dtype=torch.float64) for values in drawn_cosines)
-    loss = contrastive_loss(*tensors, **variant)
-    assert float(loss) == pytest.approx(equation_2(*drawn_cosines, **variant), abs=1e-9)
+    tensor = torch.tensor(rows, dtype=torch.float64)
+    loss = contrastive_loss(tensor[:, 0], tensor[:, 1:], **variant)
+    assert float(loss) == pytest.approx(sum(losses) / len(losses), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -221,19 +203,31 @@ def assert_trained_as_evaluated(
     assert np.allclose(*both, atol=1e-5)
 
 
+PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
+
+
 @pytest.mark.parametrize(
-    ("form", "style"),
+    ("form", "style", "changes"),
     [
-        ("span", "plain"),
-        ("instruction+sentence", "prompt"),
-        ("instruction+span", "instruct"),
+        ("span", "plain", {}),
+        ("instruction+sentence", "prompt", {}),
+        ("instruction+span", "instruct", {}),
+        ("sentence", "plain", PROMPTED),
+        (
+            *("span", "plain"),
+            {
+                "prompts": {"other": "a green ", "document": "the "},
+                "default_prompt_name": "other",
+            },
+        ),
     ],
 )
 def test_training_and_evaluation_compare_the_same_vectors(
-    folder, tmp_path, monkeypatch, form, style
+    folder, tmp_path, monkeypatch, form, style, changes
 ):
     settings = replace(SMALL, query=form, instruction_format=style)
-    assert_trained_as_evaluated(opened(folder), settings, tmp_path / "out", monkeypatch, style)
+    encoder = opened(reconfigured(folder, tmp_path / "models" / "model", **changes))
+    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch, style)
 
 
 def test_in_batch_adds_the_other_queries_positives_to_the_negatives(folder, tmp_path, monkeypatch):
@@ -255,28 +249,11 @@ def test_in_batch_adds_the_other_queries_positives_to_the_negatives(folder, tmp_
     assert np.allclose(*order, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("form", "prompts", "default"),
-    [
-        ("sentence", {"query": "who is ", "document": "the "}, None),
-        ("span", {"other": "a green ", "document": "the "}, "other"),
-    ],
-)
-def test_models_with_prompts_are_trained_with_them(
-    folder, tmp_path, monkeypatch, form, prompts, default
-):
-    changes = {"prompts": prompts, "default_prompt_name": default}
-    encoder = opened(reconfigured(folder, tmp_path / "models" / "model", **changes))
-    settings = replace(SMALL, query=form)
-    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
-
-
 def test_retrieval_and_its_training_leave_a_models_own_prompts_out(plain, folder, tmp_path):
     data, splits = tmp_path / "data", {"train": TRAIN, "val": VAL, "test": TEST}
     for name, split in splits.items():
         write_split(data, name, split)
-    prompts = {"query": "who is ", "document": "the "}
-    prompted = reconfigured(folder, tmp_path / "prompted", prompts=prompts)
+    prompted = reconfigured(folder, tmp_path / "prompted", **PROMPTED)
     settings = replace(SMALL, fit=replace(QUICK, epochs=1))
     runs, tables = [], []
     for model in (folder, prompted):
@@ -292,19 +269,11 @@ def test_retrieval_and_its_training_leave_a_models_own_prompts_out(plain, folder
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
     plain, tmp_path, monkeypatch
 ):
-    """Train a model that pools like INSTRUCTOR."""
     made = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
     assert_trained_as_evaluated(opened(made), SMALL, tmp_path / "out", monkeypatch, "prompt")
     settings = replace(SMALL, query="instruction+sentence")
     with pytest.raises(UserError, match=r"tiny-instructor: .*'instruction\+sentence'"):
         train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
-
-
-def summary(folder: Path) -> pd.DataFrame:
-    """Compute figures on the test split, by group."""
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    figures = summarise_queries(score_queries(TEST, dense(TEST, encoder, "span")))
-    return figures.set_index("group")[["r_precision", "ndcg"]]
 
 
 def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
@@ -316,10 +285,12 @@ def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
     table = train_retrievers(f"sbert:{uneven}", splits, settings, out, seeds=2, device="cpu")
     assert sorted(path.name for path in out.iterdir()) == ["seed-7", "seed-8"]
     assert distance(out / "seed-7", out / "seed-8") > 1e-4
-    before = summary(uneven)
-    after = np.array([summary(out / name) for name in ("seed-7", "seed-8")])
+    names, tables = ["r_precision", "ndcg"], []
+    for model in (uneven, out / "seed-7", out / "seed-8"):
+        cosines = dense(TEST, open_encoder(f"sbert:{model}", device="cpu"), "span")
+        tables.append(summarise_queries(score_queries(TEST, cosines)).set_index("group")[names])
+    before, after = tables[0], np.array(tables[1:])
     figures = table.set_index(["model", "group"])
-    names = ["r_precision", "ndcg"]
     for model, mean in (("before", before), ("after", after.mean(axis=0))):
         expected = pd.DataFrame(mean, before.index, names)
         pd.testing.assert_frame_equal(figures.loc[model][names], expected, atol=1e-6)

@@ -11,10 +11,7 @@ for package in ("sentence_transformers", "pytorch_metric_learning"):
 
 from formulas import by_loops, consistency  # noqa: E402
 
-from admire.tasks.sts.training import (  # noqa: E402
-    AdaptiveTripletLoss,
-    ConsistencyLoss,
-)
+from admire.tasks.sts.training import AdaptiveTripletLoss, ConsistencyLoss  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,6 +8,13 @@ import pytest
 from admire.tasks.sts import mwes
 
 
+def mark(sentence: str, *expressions: str) -> str:
+    """Read a sentence as a model with tokens for these expressions does."""
+    vocabulary = {mwes.token(mwe): k for k, mwe in enumerate(expressions)}
+    model: Any = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
+    return mwes.reader(model, expressions)(sentence)
+
+
 @pytest.mark.parametrize(
     ("mwe", "wanted"),
     [
@@ -33,25 +40,21 @@ def test_a_token_is_of_the_form_that_the_paper_prints(mwe, wanted):
     ],
 )
 def test_each_use_is_marked_and_no_part_of_a_longer_word(sentence, wanted):
-    assert mwes.mark(sentence, "night owl") == wanted
-    assert mwes.mark(sentence, "Night-Owl") == wanted
+    assert mark(sentence, "night owl") == mark(sentence, "Night-Owl") == wanted
 
 
 def test_letters_beyond_ascii_and_characters_with_a_meaning_in_patterns_are_marked():
-    assert mwes.mark("Um PÃO-DURO, um pão duro.", "pão duro") == "Um IDpãoduroID, um IDpãoduroID."
-    assert mwes.mark("a c++ (d.) e", "c++ (d.)") == "a IDcdID e"
-    assert mwes.mark("Two cat's  eyes.", "cat's eyes") == "Two IDcatseyesID."
-    assert mwes.mark("abd", "a.d") == "abd"
+    assert mark("Um PÃO-DURO, um pão duro.", "pão duro") == "Um IDpãoduroID, um IDpãoduroID."
+    assert mark("a c++ (d.) e", "c++ (d.)") == "a IDcdID e"
+    assert mark("Two cat's  eyes.", "cat's eyes") == "Two IDcatseyesID."
+    assert mark("abd", "a.d") == "abd"
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_longest_of_overlapping_expressions_is_marked_first(order):
     names = ("night", "big night owl", "night owl")[::order]
-    vocabulary = {mwes.token(name): k for k, name in enumerate(names)}
-    model: Any = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
-    read = mwes.reader(model, names)
-    found = read("a big night owl, a night owl, a night")
-    assert found == "a IDbignightowlID, a IDnightowlID, a IDnightID"
+    marked = mark("a big night owl, a night owl, a night", *names)
+    assert marked == "a IDbignightowlID, a IDnightowlID, a IDnightID"
 
 
 def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(tmp_path: Path):
@@ -76,10 +79,10 @@ def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(
     assert len(after) == size + 2
     assert np.array_equal(after[:size], before)
     for mwe in ("night owl", "big red bird"):
-        (one,) = ids(mwes.token(mwe))
+        (token,) = ids(mwes.token(mwe))
         parts = ids(mwe)
-        assert one >= size
+        assert token >= size
         assert len(parts) == len(mwe.split()), "the words alone are still read as words"
-        assert np.allclose(after[one], before[parts].mean(axis=0), atol=1e-7)
-    marked = mwes.mark("a night owl writes", "night owl")
+        assert np.allclose(after[token], before[parts].mean(axis=0), atol=1e-7)
+    marked = mwes.reader(tiny, ["night owl"])("a night owl writes")
     assert len(ids(marked)) == len(ids("a night owl writes")) - 1

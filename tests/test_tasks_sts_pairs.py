@@ -1,9 +1,10 @@
 import re
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from conftest import refused
 from sentences import TABLE_6, assin, benchmark, dev, gold, pair, train, wrong
 
 from admire.core.errors import UserError
@@ -21,20 +22,9 @@ OWL, LATE = "My sister is a night owl.", "My sister is a late sleeper."
 BIRD = "My sister is a dark bird."
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    def write_text(name: str, text: str) -> Path:
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
-
-    return write_text
-
-
-def complaint(read: Callable[..., object], path: Path, *others: Path) -> str:
-    """The message with which files are refused."""
-    with pytest.raises(UserError) as caught:
-        read(path, *others)
-    return str(caught.value)
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def test_the_dev_file_takes_similarities_from_its_gold_or_those_of_another_pair(write_table):
@@ -102,8 +92,8 @@ def test_a_folder_has_a_file_for_each_split(write_table, tmp_path):
         read_pairs(tmp_path, split="final")
 
 
-def test_assin_has_its_scores_divided_by_5(write):
-    path = write("assin.xml", assin(("4.5", "Um cão & um gato", "“Dois” <animais>")))
+def test_assin_has_its_scores_divided_by_5(tmp_path):
+    path = write(tmp_path / "assin.xml", assin(("4.5", "Um cão & um gato", "“Dois” <animais>")))
     assert read_pairs(path) == [Pair("1", "pt", "Um cão & um gato", "“Dois” <animais>", 0.9)]
 
 
@@ -126,7 +116,7 @@ def test_a_row_of_a_table_that_cannot_be_used_is_named(write_table, rows, messag
     path = write_table(*rows, name="pairs.csv")
     groups = {"sentence_1", "S"} & set(rows[0])
     for read in (read_pairs, read_groups) if groups else (read_pairs,):
-        assert complaint(read, path).startswith(f"{path}{message}")
+        assert refused(path, read=read).startswith(f"{path}{message}")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +129,7 @@ def test_a_row_of_a_table_that_cannot_be_used_is_named(write_table, rows, messag
 )
 def test_a_row_of_the_gold_that_cannot_be_used_is_named(write_table, rows, message):
     data = write_table(dev("1"), dev("2"), name="dev.csv")
-    assert message in complaint(read_pairs, data, write_table(*rows, name="gold.csv"))
+    refused(write_table(*rows, name="gold.csv"), message, read=partial(read_pairs, data))
 
 
 def test_rows_of_one_sentence_make_one_group(write_table):
@@ -180,14 +170,14 @@ def test_pairs_that_share_a_sentence_on_either_side_are_left_out():
     assert without(pairs, []) == pairs
 
 
-def test_a_split_of_the_sts_benchmark_is_chosen(write):
+def test_a_split_of_the_sts_benchmark_is_chosen(tmp_path):
     rows = [(split, "1", f"A {split}.", "One.") for split in ("train", "dev", "test", "dev")]
-    path = write("sts.tsv", benchmark(*rows).replace("\n", "\r\n"))
+    path = write(tmp_path / "sts.tsv", benchmark(*rows).replace("\n", "\r\n"))
     assert len(read_pairs(path)) == 4
     quoted = benchmark(("dev", "3", '"A man, said he.', "It's “so”;"))
-    assert read_pairs(write("quoted.tsv", quoted))[0].first == '"A man, said he.'
-    one = Pair("2", "en", "A dev.", "One.", 0.2)
-    assert read_pairs(path, split="dev") == [one, replace(one, name="4")]
+    assert read_pairs(write(tmp_path / "quoted.tsv", quoted))[0].first == '"A man, said he.'
+    second = Pair("2", "en", "A dev.", "One.", 0.2)
+    assert read_pairs(path, split="dev") == [second, replace(second, name="4")]
 
 
 def test_chengyusts_may_have_its_idioms_and_ids_in_columns(write_table):
@@ -203,9 +193,8 @@ def test_chengyusts_may_have_its_idioms_and_ids_in_columns(write_table):
 
 @pytest.mark.ci
 def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(shared):
-    task = shared / "semeval2022_task2" / "subtask_b"
-    groups = read_groups(task / "train_data.csv")
-    pairs = read_pairs(task / "train_data.csv")
+    path = shared / "semeval2022_task2" / "subtask_b" / "train_data.csv"
+    groups, pairs = read_groups(path), read_pairs(path)
     assert all(group.correct and group.mwe for group in groups)
     assert sum(len(g.correct) + len(g.incorrect) for g in groups) == len(pairs) == 6572
     assert len({(g.language, g.sentence) for g in groups}) == len(groups)

@@ -103,12 +103,7 @@ def test_of_each_expression_that_is_held_out_one_group_stays(seed):
 
 
 def test_a_paraphrase_of_two_groups_is_not_on_both_sides():
-    groups = [
-        Group(f"{name} {k}", ("The same.",), (f"{name} {k} wrong",), "en", name)
-        for name in ("a b", "c d", "e f")
-        for k in range(4)
-    ]
-    kept, held = hold_out_groups(groups, 0.4)
+    kept, held = hold_out_groups([replace(group, correct=("The same.",)) for group in MANY], 0.4)
     assert held
     assert not sentences(kept) & asked(held)
 
@@ -157,12 +152,7 @@ def test_each_batch_of_mixed_pairs_has_short_and_long_ones():
 
 @pytest.fixture
 def data(write_table: Callable[..., Path]) -> Path:
-    groups = [
-        replace(g, mwe=f"{g.mwe} {name}", sentence=f"{g.sentence} {name}")
-        for name in ("owl", "bird", "tree")
-        for g in GROUPS
-    ]
-    return write_table(*training_rows(groups), name="train.csv")
+    return write_table(*training_rows(GROUPS), name="train.csv")
 
 
 @pytest.fixture
@@ -171,14 +161,14 @@ def stsb(tmp_path: Path) -> Path:
 
 
 def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, write_table):
-    pairs = write_table(dev("1"), dev("2"), name="dev.csv")
-    told = write_table(gold("1"), gold("2", "0"), name="gold.csv")
+    files = {
+        "validation": write_table(dev("1"), dev("2"), name="dev.csv"),
+        "validation_gold": write_table(gold("1"), gold("2", "0"), name="gold.csv"),
+    }
     left = write_table(dev(sentence1=PAIRS[0].first, sentence2="x"), name="left.csv")
-    found = read_training_data(
-        [data], "adaptive", sts=[stsb], leave_out=[left], validation=pairs, validation_gold=told
-    )
+    found = read_training_data([data], "adaptive", sts=[stsb], leave_out=[left], **files)
     assert found.groups == read_groups(data)
-    assert found.validation == read_pairs(pairs, told)
+    assert found.validation == read_pairs(*files.values())
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[1:12]], "of the split train"
 
 

@@ -1,6 +1,4 @@
-"""Training of sentence encoders: each objective's rows and loss, layers, tokens, validation.
-
-What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
+"""Training of sentence encoders; what any training does is tested with the shared trainer."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,13 +11,12 @@ import pytest
 from sentences import GROUPS, PAIRS, SENSES, sentences
 
 from admire.core.errors import UserError
-from admire.encoders import open_encoder
 from admire.encoders.sentence import SentenceEncoder
 from admire.encoders.torch_models import Placement
-from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.evaluation import measure_similarity
 from admire.tasks.sts.pairs import Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
-from admire.tasks.sts.settings import FROM_PAIRS, Objective
+from admire.tasks.sts.settings import FROM_PAIRS, Objective, SimilaritySettings
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):
@@ -66,10 +63,8 @@ def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
 
 def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
     """Spearman's correlations of the model that the folder holds, with the tokens that it has."""
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    read = mwes.reader(encoder.encoder.model, {pair.mwe for pair in pairs if pair.mwe})
-    scored = correlate(pairs, compare(pairs, encoder, read))
-    scored = scored[scored["language"] == ("all" if "all" in set(scored["language"]) else "en")]
+    settings = SimilaritySettings(encoder=f"sbert:{folder}", device="cpu")
+    scored = measure_similarity(pairs, settings).correlations
     return dict(zip(scored["subset"], scored["spearman"], strict=True))
 
 
@@ -143,41 +138,39 @@ def test_correct_paraphrases_join_the_pairs_that_are_mixed_in(built, model, obje
 def test_the_triplet_loss_is_ynu_hpccs_equation_2_with_euclidean_distance(
     built, model, margin, wanted
 ):
-    rows, loss = built("triplet+ranking", margin=margin)["triples"]
+    tasks = built("triplet+ranking", margin=margin)
+    assert list(tasks) == ["triples", "positives"]
+    rows, loss = tasks["triples"]
     figure, (anchors, positives, negatives), _ = computed(model, rows, loss)
     distances = [(anchors - others).norm(dim=1) for others in (positives, negatives)]
     hinges = (distances[0] - distances[1] + wanted).clamp(min=0)
     assert 0 < figure == pytest.approx(float(hinges.mean()), abs=1e-5)
 
 
-def test_ranking_takes_positives_of_other_rows_for_negatives(built, model):
-    tasks = built("triplet+ranking")
-    assert list(tasks) == ["triples", "positives"]
-    rows, loss = tasks["positives"]
-    assert {(r["anchor"], r["positive"]) for r in rows} == {
-        (g.sentence, c) for g in TRAIN for c in g.correct
-    }
-    found, parts, _ = computed(model, rows[:5], loss)
-    assert found == pytest.approx(contrasted(*parts, tau=0.05), abs=1e-5)
-
-
 @pytest.mark.parametrize("temperature", [0.05, 0.5])
-def test_simcse_is_equation_2_of_chengyusts(built, model, temperature):
-    ((_, (rows, loss)),) = built("simcse", temperature=temperature).items()
+@pytest.mark.parametrize(("objective", "columns"), [("simcse", 3), ("triplet+ranking", 2)])
+def test_ranking_takes_positives_of_other_rows_for_negatives_as_in_equation_2_of_chengyusts(
+    built, model, objective, columns, temperature
+):
+    *_, (rows, loss) = built(objective, temperature=temperature).values()
     found, parts, _ = computed(model, rows[:5], loss)
-    assert len(parts) == 3
+    assert len(parts) == columns
     assert found == pytest.approx(contrasted(*parts, tau=temperature), abs=1e-5)
+    if objective != "simcse":
+        correct = {(g.sentence, c) for g in TRAIN for c in g.correct}
+        assert {(r["anchor"], r["positive"]) for r in rows} == correct
 
 
-def test_regression_is_the_squared_error_of_the_cosine(built, model):
-    ((_, (rows, loss)),) = built("regression").items()
+@pytest.mark.parametrize("objective", ["regression", "self-labelled"])
+def test_regression_is_the_squared_error_of_the_cosine(built, model, objective):
+    ((_, (rows, loss)),) = built(objective).items()
     figure, (first, second), labels = computed(model, rows, loss)
     errors = [(cos(a, b) - y) ** 2 for a, b, y in zip(first, second, labels, strict=True)]
     assert figure == pytest.approx(np.mean(errors), abs=1e-5)
 
 
 def test_self_labels_are_the_untrained_models_similarities(built, model):
-    ((_, (rows, loss)),) = built("self-labelled").items()
+    ((_, (rows, _)),) = built("self-labelled").items()
     wanted = {}
     for group in TRAIN:
         (correct,), (incorrect,) = group.correct, group.incorrect
@@ -186,9 +179,6 @@ def test_self_labels_are_the_untrained_models_similarities(built, model):
         wanted[group.sentence, incorrect] = cos(same, other)
     labels = {(row["first"], row["second"]): row["label"] for row in rows}
     assert labels == pytest.approx(wanted, abs=1e-6)
-    figure, (first, second), labels = computed(model, rows, loss)
-    errors = [(cos(a, b) - y) ** 2 for a, b, y in zip(first, second, labels, strict=True)]
-    assert figure == pytest.approx(np.mean(errors), abs=1e-5)
 
 
 def test_classification_is_of_u_v_and_their_difference_into_six_classes(built, model):

@@ -33,6 +33,9 @@ pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
 TEXTS = ["a night owl", "my sister is the real bird in the tree", "owl"]
 LONG = " ".join(["a night owl in the tree"] * 30)
+XLNET = transformers.XLNetConfig(
+    vocab_size=40, d_model=32, n_layer=4, n_head=2, d_inner=64, pad_token_id=1
+)
 
 
 def save(folder: Path, config: Any, tokenizer: Any = None) -> Path:
@@ -122,10 +125,7 @@ def test_the_token_that_stands_for_a_text_is_the_last_one_in_xlnet(tmp_path):
         single="$A </s> <s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     tokenizer.padding_side = "left"
-    config = transformers.XLNetConfig(
-        vocab_size=40, d_model=32, n_layer=4, n_head=2, d_inner=64, pad_token_id=1
-    )
-    folder = save(tmp_path / "model", config, tokenizer)
+    folder = save(tmp_path / "model", XLNET, tokenizer)
     wanted = [by_hand(folder, text, lambda h: h[4][-1], 16) for text in TEXTS]
     found = changed(folder, pooling="cls", drop_dense=True).encode(TEXTS)
     assert np.allclose(found, wanted, atol=1e-6)
@@ -145,7 +145,6 @@ SMALL = {
     "hidden_size": 32,
     "num_hidden_layers": 4,
     "num_attention_heads": 2,
-    "intermediate_size": 64,
     "max_position_embeddings": 66,
     "pad_token_id": 1,
 }
@@ -155,24 +154,13 @@ SMALL = {
     ("config", "limit"),
     [
         (xlm_roberta(layers=4), 64),  # positions are counted from behind that of padding
-        (transformers.BertConfig(**SMALL), 66),
-        (transformers.MPNetConfig(**SMALL), 64),
-        (
-            transformers.DistilBertConfig(
-                vocab_size=40, dim=32, n_layers=4, n_heads=2, hidden_dim=64,
-                max_position_embeddings=66, pad_token_id=1,
-            ),
-            66,
-        ),
-        (
-            transformers.XLNetConfig(
-                vocab_size=40, d_model=32, n_layer=4, n_head=2, d_inner=64, pad_token_id=1
-            ),
-            100,
-        ),
+        (transformers.BertConfig(**SMALL, intermediate_size=64), 66),
+        (transformers.MPNetConfig(**SMALL, intermediate_size=64), 64),
+        (transformers.DistilBertConfig(**SMALL, hidden_dim=64), 66),
+        (XLNET, 100),
     ],
     ids=lambda value: getattr(value, "model_type", value),
-)  # fmt: skip
+)
 def test_a_model_reads_past_its_own_limit_as_far_as_it_has_positions(tmp_path, config, limit):
     folder = save(tmp_path / "model", config)
     for asked, read in ((100, limit), (12, 12), (None, 16)):

@@ -82,7 +82,7 @@ def best(predictions: Sequence[Prediction]) -> list[str]:
     return [prediction.order[0] for prediction in predictions]
 
 
-def test_the_tables_are_those_of_the_orders_without_and_with_heads(data: Triplets):
+def test_the_tables_are_those_of_the_orders_without_and_with_heads(data: Triplets, caplog):
     items = pictures_of(data)
     without, having = cross_validate_heads(items, data, [SMALL], folds=3, processes=1)
     cosines = np.einsum("sd,scmd->sc", data.anchors, data.documents)
@@ -95,16 +95,20 @@ def test_the_tables_are_those_of_the_orders_without_and_with_heads(data: Triplet
     gold = np.array([item.best for item in items])
     first, second = (np.mean(gold == best(predictions)) for predictions in (without, having))
     assert means == pytest.approx([first, second, second - first])
+    assert "tie" not in caplog.text
+    alike = replace(data, documents=data.documents * 0 + 1, present=data.present | True)
+    compare_heads(items, *cross_validate_heads(items, alike, [SMALL], folds=3, processes=1))
+    assert caplog.text.count("head: 12 of 12 items have a tie at the top") == 1
+    assert "In the head's space: 12 of 12 items have a tie at the top" in caplog.text
 
 
 def test_a_folds_items_have_no_say_in_the_heads_that_rank_them(data: Triplets):
     """Their gold orders may be anything: what ranks them stays the same."""
-    items = pictures_of(data)
+    items, how = pictures_of(data), {"folds": 4, "seed": 1, "processes": 1}
     quick = replace(SMALL, learning_rate=0.05)
-    _, before = cross_validate_heads(items, data, [quick], folds=4, seed=1, processes=1)
     changed = replace(data, positive=data.positive.copy())
     changed.positive[5] = (changed.positive[5] + 1) % 3
-    _, after = cross_validate_heads(items, changed, [quick], folds=4, seed=1, processes=1)
+    before, after = (cross_validate_heads(items, d, [quick], **how)[1] for d in (data, changed))
     assert after[5].order == before[5].order
     assert [p.order for p in after] != [p.order for p in before]  # others do learn of it
 

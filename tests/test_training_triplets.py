@@ -15,7 +15,6 @@ from admire.core.errors import UserError
 from admire.core.registry import register
 from admire.data.items import Candidate, Item
 from admire.tasks.training import (
-    Triplets,
     TripletSettings,
     caption_modalities,
     draw_soft_negatives,
@@ -34,15 +33,13 @@ def captioned(compound: str, captions: Sequence[str | None], best: int = 0) -> I
     return Item(compound, f"A {compound}.", "en", tuple(candidates), "idiomatic", order)
 
 
-def pictured(folder: Path, compound: str, shown: Sequence[str], best: int = 0) -> Item:
+def pictured(folder: Path, compound: str, shown: Sequence[str]) -> Item:
     """As captioned, with pictures a.png, b.png, … in the folder of the compound, no captions."""
-    item = captioned(compound, [None] * len(shown), best)
-    candidates = []
-    for candidate, words in zip(item.candidates, shown, strict=True):
-        image = folder / compound / f"{candidate.name}.png"
-        image.parent.mkdir(parents=True, exist_ok=True)
-        image.write_text(words)
-        candidates.append(replace(candidate, image=image))
+    item = captioned(compound, [None] * len(shown))
+    candidates = (
+        replace(candidate, image=write(folder / compound / f"{candidate.name}.png", words))
+        for candidate, words in zip(item.candidates, shown, strict=True)
+    )
     return replace(item, candidates=tuple(candidates))
 
 
@@ -110,16 +107,16 @@ def test_the_kth_variants_of_pictures_are_found_in_folders_of_the_same_name(tmp_
     assert image_modalities(items, None) == {
         "image": {image: image for image in (owl_a, owl_b, apple_a, apple_b)}
     }
-    one = write(out / "night owl" / "a_1.png")
-    other = write(out / "train" / "bad apple" / "a_1.png")  # deeper down
-    two = write(out / "night owl" / "a_2.png")
+    owl = write(out / "night owl" / "a_1.png")
+    apple = write(out / "train" / "bad apple" / "a_1.png")  # deeper down
+    second = write(out / "night owl" / "a_2.png")
     write(out / "red tape" / "b_1.png")  # of another compound
     write(out / "night owl" / "b_12.png")
     write(out / "night owl" / "a_4.png")  # there is no third
     found = image_modalities(items, out)
     assert list(found) == ["image", "augmented image 1", "augmented image 2"]
-    assert found["augmented image 1"] == {owl_a: one, apple_a: other}
-    assert found["augmented image 2"] == {owl_a: two}
+    assert found["augmented image 1"] == {owl_a: owl, apple_a: apple}
+    assert found["augmented image 2"] == {owl_a: second}
 
 
 def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
@@ -188,30 +185,13 @@ def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
     assert all((a == b).all() for a, b in zip(parts, again, strict=True))
 
 
-def gappy(compounds: Sequence[str], candidates: int, modalities: int, seed: int) -> Triplets:
-    """Triplets of these compounds, each with one candidate at least."""
-    rng = np.random.default_rng(seed)
-    present = rng.random((len(compounds), candidates, modalities)) < 0.5
-    positive = rng.integers(candidates, size=len(compounds))
-    present[np.arange(len(compounds)), positive, 0] = True
-    return Triplets(
-        tuple(compounds),
-        np.zeros((len(compounds), 2), dtype=np.float32),
-        np.zeros((*present.shape, 2), dtype=np.float32),
-        present,
-        positive,
-        tuple(f"m{k}" for k in range(modalities)),
-        np.ones(len(compounds), dtype=bool),
-    )
-
-
 @given(repeated(least=2), st.integers(1, 5), st.integers(1, 3), st.integers(0, 999), st.data())
 def test_soft_negatives_are_candidates_of_other_compounds(compounds, c, m, seed, draw):
-    data = gappy(compounds, c, m, seed)
-    everyone = list(range(len(compounds)))
-    chosen = st.lists(st.sampled_from(everyone), unique=True, min_size=1)
-    anchors = np.array(draw.draw(chosen))
-    pool = np.array(draw.draw(chosen))
+    made = pytest.importorskip("heads", reason="needs the extra 'train'").made
+    data = made(len(compounds), each=1, candidates=c, modalities=m, seed=seed)
+    data = replace(data, compounds=tuple(compounds))
+    chosen = st.lists(st.sampled_from(range(len(compounds))), unique=True, min_size=1)
+    anchors, pool = (np.array(draw.draw(chosen)) for _ in range(2))
     others = [sum(compounds[k] != compounds[a] for k in pool) for a in anchors]
     k = draw.draw(st.integers(0, min(others)) | st.just(min(others)))
     samples, candidates = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))

@@ -45,7 +45,9 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     noise = read_record(folder).get("noise", {})
     table, best = cross_validate(items, rescore_all(parts, tried, noise), seed=seed)
-    return _figures(items, [row.order for row in read_rows(folder)]), table, tried[best]
+    own = ((row.order, row.prediction.tied_first) for row in read_rows(folder))
+    orders, ties = zip(*own, strict=True)
+    return _figures(items, orders).assign(tied_first=ties), table, tried[best]
 
 
 def tune_weights(

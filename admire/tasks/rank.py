@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from admire.core.errors import UserError
-from admire.core.options import Option, make
+from admire.core.options import Option, make, plugin_settings, take_settings
 from admire.core.registry import register
 from admire.core.schema import as_tuple
 from admire.data.settings import ItemFiles
@@ -25,7 +26,6 @@ from admire.tasks.task import (
     Values,
     WorkerOptions,
     as_rows,
-    known_settings,
     open_session,
     open_workers,
     read_options,
@@ -50,7 +50,7 @@ class Rank(Task):
     uses: ClassVar[Mapping[str, str]] = {"profile": "paper", "head": "{}"}
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. A run has a session of its own, because its budget is a setting."""
+        """Rank with a session of its own, because its budget is a setting."""
         from admire.pipeline.run_folder import read_record
 
         out = make(Output, settings).out or Path("runs/latest")
@@ -60,18 +60,16 @@ class Rank(Task):
         return replace(join_runs([out]), record=read_record(out), files=(out, *submissions))
 
     def effective(self, settings: Values) -> Values:
-        """See :class:`Task`. Those of a profile count."""
+        """Return the settings that count, those of a profile among them."""
         own = run_settings(settings)
         asks = own.query == "meaning" or own.looks
         return vars(own) if asks else {**vars(own), "llms": None}
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """See :class:`Task`."""
         several = len(results) > 1 or metrics
         return join_runs([r.files[0] for r in results], metrics) if several else results[0]
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.data.image_files import check_image
         from admire.data.rows import RowReader
         from admire.pipeline.chat_stage import resolve_models
@@ -84,50 +82,42 @@ class Rank(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         from admire.encoders.training_settings import HeadTraining
         from admire.tasks.training.settings import HeadData, TripletSettings
 
         return HeadTraining, TripletSettings, HeadData, RequestOptions, CONFIG_FILE
 
     def rehearse_training(self, data: Sequence[Path], settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.data.reader import read_items
-        from admire.encoders.training_settings import HeadTraining
-        from admire.tasks.training.settings import HeadData, TripletSettings
         from admire.tasks.training.triplets import write_queries
 
-        own, lang = make(TripletSettings, settings), make(HeadData, settings).lang
-        items = [item for path in data for item in read_items(path, lang)]
-        write_queries(items, own, seed=make(HeadTraining, settings).seed, session=session)
+        head, triplets, source = (make(kind, settings) for kind in self.training()[:3])
+        items = [item for path in data for item in read_items(path, source.lang)]
+        write_queries(items, triplets, seed=head.seed, session=session)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Train a projection head; see :class:`Task`. Its figures are its history, by epoch.
+        """Train a projection head. Its figures are its history, by epoch.
 
         With ``folds`` no head is written; the figures are those of cross-validation, by ``table``.
         """
         from admire.core.storage import check_folder
         from admire.data.reader import read_items
-        from admire.encoders.training_settings import HeadTraining
         from admire.metrics.leakage import summarise_card
         from admire.tasks import training
-        from admire.tasks.training.settings import HeadData, TripletSettings
 
         out = make(Output, settings).out or Path("head")
-        own, source = make(HeadTraining, settings), make(HeadData, settings)
-        triplet_settings = make(TripletSettings, settings)
+        own, of_triplets, source = (make(kind, settings) for kind in self.training()[:3])
+        split = {"folds": source.folds, "seed": own.seed}
         if source.folds is None:
             check_folder(out, "head")
         items = [item for path in data for item in read_items(path, source.lang)]
-        training.check_heads(items, [own], folds=source.folds, seed=own.seed)
+        training.check_heads(items, [own], **split)
         session = open_session(settings)
         triplets, encoder = training.open_triplets(
-            items, triplet_settings, seed=own.seed, session=session
+            items, of_triplets, seed=own.seed, session=session
         )
         if source.folds is not None:
-            orders = training.cross_validate_heads(
-                items, triplets, [own], folds=source.folds, seed=own.seed
-            )
+            orders = training.cross_validate_heads(items, triplets, [own], **split)
             tables = training.compare_heads(items, *orders, own.seed).items()
             return Result([{"table": t} | row for t, table in tables for row in as_rows(table)])
         head = training.train_head(triplets, own, encoder)
@@ -136,7 +126,6 @@ class Rank(Task):
         return Result([asdict(e) for e in head.history], summarise_card(head.card), (out,))
 
     def trained(self, model: Path) -> Result:
-        """See :class:`Task`."""
         card = json.loads((model / "head.json").read_text(encoding="utf-8"))
         numbers = {"test_top1": card["test_top1"]["head"], "none_top1": card["test_top1"]["none"]}
         numbers |= {name: card[name] for name in ("epoch", "validation_loss")}
@@ -147,28 +136,24 @@ class Rank(Task):
 def write_ranking(data: Data, out: Path, settings: Values) -> list[Path]:
     """Rank data as :class:`Rank` does, without the figures; return the submissions."""
     from admire.pipeline.run_blocks import rank_file
+    from admire.pipeline.run_folder import read_record
 
     own, files = run_settings(settings), make(ItemFiles, settings)
     asking, workers = make(RequestOptions, settings), open_workers(settings, own.device)
-    before = _inputs(out)
+    replaced: dict[str, Any] | None = None
+    with suppress(UserError):  # there is no run
+        replaced = read_record(out)
     written = rank_file(data, out, own, files, asking=asking, workers=workers)
-    after = _inputs(out)
-    if differ := [name for name in before if before[name] != after.get(name)]:
-        log.warning(
-            "%s: replaced a run that differed in %s. Its replies are cached.",
-            *(out, ", ".join(differ)),
-        )
+    if replaced is not None:
+        before, after = _inputs(replaced), _inputs(read_record(out))
+        if differ := [name for name in before if before[name] != after.get(name)]:
+            message = "%s: replaced a run that differed in %s. Its replies are cached."
+            log.warning(message, out, ", ".join(differ))
     return written
 
 
-def _inputs(run: Path) -> dict[str, Any]:
-    """Return the data and settings of a run folder by name; nothing of one that is not there."""
-    from admire.pipeline.run_folder import read_record
-
-    try:
-        record = read_record(run)
-    except UserError:
-        return {}
+def _inputs(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data and settings of a run by name."""
     settings: dict[str, Any] = dict(record.get("settings", {}))
     scoring: dict[str, Any] = settings.pop("scoring", {})
     data = record.get("source", {}).get("sha256")
@@ -180,9 +165,6 @@ def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
 
     A row for each metric and group of items; of several languages also for each, and their mean.
     The result's items are those with gold and their figures.
-
-    Args:
-        metrics: names of further metrics, plug-ins.
     """
     import pandas as pd
 
@@ -194,17 +176,17 @@ def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:
     if any(table is None for table in scored):
         return Result([])
     table = pd.concat(scored, ignore_index=True)
-    rows = (row for run in runs for row in read_rows(run) if row.item.best)
-    texts = zip(*((row.compound, row.sentence, row.language) for row in rows), strict=True)
-    compounds, sentences, languages = texts
-    figures = [summarise(table)]
+    rows = [row for run in runs for row in read_rows(run) if row.item.best]
+    languages = [row.language for row in rows]
+    figures = summarise(table)
     if len(set(languages)) > 1:
-        figures.append(summarise_languages(table, languages))
-    known = [name for name in ("sentence_type", "tied_first") if name in table]
-    items = table[[*known, *item_metrics(table)]]
-    items = items.assign(compound=compounds, sentence=sentences)
-    records: list[Any] = [made.to_dict("records") for made in (pd.concat(figures), items)]
-    return Result(records[0], items=records[1])
+        figures = pd.concat([figures, summarise_languages(table, languages)])
+    columns = [name for name in ("sentence_type", "tied_first") if name in table]
+    items: Any = table[[*columns, *item_metrics(table)]].assign(
+        compound=[row.compound for row in rows], sentence=[row.sentence for row in rows]
+    )
+    records: Any = figures.to_dict("records")
+    return Result(records, items=items.to_dict("records"))
 
 
 def run_settings(options: Values | None = None) -> Settings:
@@ -216,9 +198,9 @@ def run_settings(options: Values | None = None) -> Settings:
     """
     from admire.pipeline.run_folder import read_settings
 
-    options, known = options or {}, known_settings(Rank.settings)
-    config, like = options.get("config"), options.get("like")
-    from_file = read_options(config, "rank", known, options) if config else {}
+    options, own = options or {}, take_settings(*Rank.settings)
+    plugins, config, like = plugin_settings(own), options.get("config"), options.get("like")
+    from_file = read_options(config, "rank", own | plugins, options) if config else {}
     profile = options.get("profile") or from_file.pop("profile", None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
@@ -228,13 +210,13 @@ def run_settings(options: Values | None = None) -> Settings:
 
         check_named_in_file(settings.llm_url, like)
     try:
-        settings = _changed(settings, from_file, known)
+        settings = _changed(settings, from_file, plugins)
     except UserError as error:
         raise UserError(f"{config}: {error}") from None
-    return _changed(settings, options, known)
+    return _changed(settings, options, plugins)
 
 
-def _changed(settings: Settings, changes: Values, known: Mapping[str, Option]) -> Settings:
+def _changed(settings: Settings, changes: Values, plugins: Mapping[str, Option]) -> Settings:
     """Return settings with other values of some fields of Settings, Scoring and plug-ins."""
     if "encoder" in changes:  # else a profile's would go on reading the captions
         changes = {"caption_encoder": None, **changes}
@@ -242,14 +224,13 @@ def _changed(settings: Settings, changes: Values, known: Mapping[str, Option]) -
         changes = {"encoder": settings.encoder[:1], **changes}
     elif heads := changes.get("head"):  # one for each encoder
         changes = {"encoder": settings.encoder[: len(as_tuple(heads))], **changes}
-    plugins, scoring, own = dict(settings.plugins), {}, {}
+    of_plugins, scoring, own = dict(settings.plugins), {}, {}
     for name, value in changes.items():
         if name in vars(settings.scoring):
             scoring[name] = value
         elif name in vars(settings):
             own[name] = value
-        elif name in known and (owner := known[name].plugin):
-            plugin, field = owner
-            plugins[plugin] = {**plugins.get(plugin, {}), field: value}
+        elif name in plugins and (owner := plugins[name].plugin):
+            of_plugins[owner[0]] = {**of_plugins.get(owner[0], {}), owner[1]: value}
     scored = replace(settings.scoring, **scoring)
-    return replace(settings, scoring=scored, **own | {"plugins": plugins})
+    return replace(settings, scoring=scored, **own | {"plugins": of_plugins})

@@ -36,10 +36,9 @@ class Scorecard:
         figures: see :func:`admire.metrics.figures.summarise`.
         uncorrected: the same by the gold before people's judgements; None without these.
         languages: see :func:`admire.metrics.figures.summarise_languages`; None for one language.
-        senses: the reliability of a run's senses: ``figures`` (``sense_summary``) and ``curve``
-            (``risk_curve`` in :mod:`admire.metrics.figures`), and, if the run marks items as
-            ``unsure``, the confidence ``below`` which it does, how many ``items`` are and the
-            figures ``without`` them. None if unknown.
+        senses: the reliability of a run's senses: ``figures`` (``sense_summary``), ``curve``
+            (``risk_curve``), and, if the run marks items as ``unsure``, the confidence ``below``
+            which it does, how many ``items`` are and the figures ``without`` them.
         boards: for each board of the published set: ``set``, ``subtask`` and ``track``; whether the
             ``gold_sense`` was used, so that the run has no places; its ``places``, and the
             ``systems``, whose ``METRIC_within`` is whether a figure is in the interval of ours.
@@ -68,8 +67,8 @@ class Scorecards(Result):
     Attributes:
         figures: of each submission, by its path.
         cards: none without gold.
-        differences: the paired differences of the others from the first, by their names: ``second
-            minus first`` of two, else ``PATH minus PATH``; none without gold.
+        differences: paired, of the others from the first, by their names: ``second minus first`` of
+            two, else ``PATH minus PATH``; none without gold.
         agreements: by the same names, see :func:`admire.metrics.agreement.order_agreement`.
         gold: as people's judgements corrected it; None without judgements.
     """
@@ -85,12 +84,9 @@ def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scoreca
     from admire.metrics.agreement import order_agreement, shared_places
     from admire.metrics.figures import paired_difference, with_ndcg
     from admire.metrics.judgements import correct_gold
-    from admire.metrics.published import describe_misfit
 
-    gold, published, seed = settings.gold, settings.published, settings.seed
-    items, predictions, records = _read(paths, gold, published)
-    if published and (note := describe_misfit(published, items)):
-        log.warning("%s", note)
+    gold, seed = settings.gold, settings.seed
+    items, predictions, records = _read(paths, gold, settings.published)
     corrected: CorrectedGold | None = None
     before: Sequence[Item] = ()
     if settings.judgements:
@@ -100,32 +96,23 @@ def score_submissions(paths: Sequence[Path], settings: ScoreSettings) -> Scoreca
     names = [f"{path} minus {paths[0]}" for path in paths[1:]]
     names = ["second minus first"] if len(names) == 1 else names
 
-    def agreements(rows: Sequence[Sequence[Prediction]]) -> dict[str, pd.DataFrame]:
+    def agreements() -> dict[str, pd.DataFrame]:
+        rows = _at(predictions, shared_places(predictions, paths)) if gold else predictions
         tables = (order_agreement(rows[0], other, seed=seed) for other in rows[1:])
         return dict(zip(names, tables, strict=True))
 
     if names and not gold and not any(item.best for item in items):
         log.info("The runs have no gold, so they are not scored. Give it with --gold.")
-        return Scorecards([], agreements=agreements(predictions), gold=corrected)
-    cards = []
-    for path, rows, record in zip(paths, predictions, records, strict=True):
-        card = _scorecard(path, rows, record, items, before, settings)
-        if published:
-            places, notes = place_on_boards(card.all_figures, published, settings.track, record)
-            for note in notes:
-                log.warning("%s: %s", published, note)
-            card = replace(card, boards=places)
-        cards.append(card)
+        return Scorecards([], agreements=agreements(), gold=corrected)
+    rows = zip(paths, predictions, records, strict=True)
+    cards = [_scorecard(*row, items, before, settings) for row in rows]
     figures = [{"submission": str(c.path)} | row for c in cards for row in as_rows(c.all_figures)]
-    scorecards = Scorecards(figures, cards=cards, gold=corrected)
-    if not names:
-        return scorecards
     first, *others = (card.scored for card in cards)
     tables = (with_ndcg(paired_difference(first, other, seed=seed)) for other in others)
-    return replace(
-        scorecards,
-        differences=dict(zip(names, tables, strict=True)),
-        agreements=agreements(_at(predictions, shared_places(predictions, paths))),
+    differences = dict(zip(names, tables, strict=True))
+    agree = agreements() if names else {}
+    return Scorecards(
+        figures, cards=cards, differences=differences, agreements=agree, gold=corrected
     )
 
 
@@ -134,11 +121,12 @@ def _read(
 ) -> tuple[Sequence[Item], Sequence[Sequence[Prediction]], Sequence[dict[str, Any]]]:
     """Read the gold's items (of several submissions none), the predictions and their records.
 
-    Of several without ``gold`` all are of the items that each has.
+    If there are several and no ``gold``, all are cut to the items that each has.
     """
     from admire.data.reader import iter_items
     from admire.data.rows import RowReader
     from admire.metrics.agreement import shared_places
+    from admire.metrics.published import describe_misfit
     from admire.pipeline.run_folder import read_rows
     from admire.pipeline.scoring import check_own_gold, read_predictions
 
@@ -155,6 +143,8 @@ def _read(
         places = shared_places(predictions, paths)
         predictions = _at(predictions, places)
         items = [items[place] for place, *_ in places] if items else []
+    if published and (note := describe_misfit(published, items)):
+        log.warning("%s", note)
     return items, predictions, records
 
 
@@ -191,7 +181,13 @@ def _scorecard(
         languages = with_ndcg(summarise_languages(scored, tags, seed=seed))
     figures = with_ndcg(summarise(scored, seed=seed))
     senses = _reliability(scored, record, str(path), seed)
-    return Scorecard(path, scored, figures, before, languages, senses)
+    card = Scorecard(path, scored, figures, before, languages, senses)
+    if not settings.published:
+        return card
+    places, notes = place_on_boards(card.all_figures, settings.published, settings.track, record)
+    for note in notes:
+        log.warning("%s: %s", settings.published, note)
+    return replace(card, boards=places)
 
 
 def _reliability(
@@ -220,11 +216,9 @@ def place_on_boards(
     track: BoardTrack | None,
     record: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Place figures on each board of a set; see :attr:`Scorecard.boards`.
+    """Return figures on each board of a set, see :attr:`Scorecard.boards`, and notes on them.
 
-    Args:
-        track: of the boards (default: the one in which the run is judged, or every track).
-        record: of the run; empty for a submission without one.
+    The default track is the one in which the run of the record is judged; without one, all are.
     """
     from admire.metrics.published import boards, in_interval, published_systems, standings
     from admire.pipeline.ranking import used_gold_sense
@@ -233,9 +227,9 @@ def place_on_boards(
     gold_sense = used_gold_sense(record)
     subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"
     track = track or (judged_track(record) if record else None)
-    every, notes = boards(published, subtask, track)
+    of_set, notes = boards(published, subtask, track)
     entries = []
-    for board in every:
+    for board in of_set:
         systems = published_systems(board)
         places = standings(figures, systems, board)
         within = {f"{place.metric}_within": in_interval(systems, place) for place in places}
@@ -281,7 +275,6 @@ class Score(Task):
     def run(
         self, data: Data | Sequence[Path], settings: Values, session: Session | None = None
     ) -> Scorecards:
-        """See :class:`Task`."""
         paths = [Path(data)] if isinstance(data, str | Path) else data
         own = make(ScoreSettings, settings)
         record: dict[str, Any] = adapter(ScoreSettings).dump_python(own, mode="json")

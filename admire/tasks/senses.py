@@ -48,14 +48,14 @@ class SenseTask(Task):
     written = "senses.tsv"
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The rows of items are those of the table that is written."""
+        """Decide senses; the rows of items are those of the table that is written."""
         from admire.core.storage import check_file
         from admire.metrics.figures import summarise
         from admire.metrics.leakage import warn_if_leaked
         from admire.metrics.metrics import calibration_error
         from admire.senses import known_senses, sense_table, write_senses
 
-        made, own = make(Settings, settings), make(Output, settings)
+        how, own = make(Settings, settings), make(Output, settings)
         if own.out:
             check_file(own.out, TABLE, force=own.force)
         items = list(make(ItemFiles, settings).read(data))
@@ -63,13 +63,11 @@ class SenseTask(Task):
             raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
         readings, method, detector = _interpret(items, settings, session or open_session(settings))
         senses = [reading.sense for reading in readings]
+        table = write_senses(own.out, items, senses) if own.out else sense_table(items, senses)
         if own.out:
-            table = write_senses(own.out, items, senses)
             log.info("Wrote %s", own.out)
-        else:
-            table = sense_table(items, senses)
         scored = known_senses(table)
-        figures = summarise(scored, columns=["accuracy"], seed=made.seed)
+        figures = summarise(scored, columns=["accuracy"], seed=how.seed)
         if not scored.empty and not scored["confidence"].isna().all():
             probabilities = [senses[k].probability_idiomatic for k in scored.index]
             error = calibration_error(probabilities, scored["sentence_type"] == "idiomatic")
@@ -78,19 +76,19 @@ class SenseTask(Task):
                 labelled = [items[k] for k in scored.index]
                 warn_if_leaked(labelled, detector, scored, ["accuracy"], str(data))
         llm = make(QuerySettings, settings).llm
-        record = {"data": str(data), "llm": llm, "sense": method, "votes": made.votes}
+        record = {"data": str(data), "llm": llm, "sense": method, "votes": how.votes}
         files = [own.out] if own.out else []
-        return Result(as_rows(figures), record | {"seed": made.seed}, files, as_rows(table))
+        return Result(as_rows(figures), record | {"seed": how.seed}, files, as_rows(table))
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """See :class:`Task`."""
-        rows = [row for row in super().join(results).items if row["sentence_type"]]
-        right = [float(row["predicted_type"] == row["sentence_type"]) for row in rows]
-        items = [row | {"accuracy": one} for row, one in zip(rows, right, strict=True)]
+        items = [
+            row | {"accuracy": float(row["predicted_type"] == row["sentence_type"])}
+            for row in super().join(results).items
+            if row["sentence_type"]
+        ]
         return replace(results[0], items=items)
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         _interpret(list(make(ItemFiles, settings).read(data)), settings, session)
 
 
@@ -105,18 +103,14 @@ def _interpret(
     from admire.senses.dictionaries import open_dictionaries
     from admire.senses.interpretation import Approach, sense_method
 
-    made, name = make(Settings, settings), make(QuerySettings, settings).llm
-    llm = open_llm(name, session, made.llm_url, made.dictionaries)
-    method = sense_method(made.sense, llm)
-    opens = not session.imagines and (made.detector or method == "detector")
-    detector = open_detector(made.detector) if opens else None
-    (readings,) = interpret_items(
-        items,
-        [llm],
-        Approach(Prompts(made.prompts), made, made.seed, "none"),
-        dictionaries=open_dictionaries(made.dictionaries),
-        detector=detector,
-    )
+    how, name = make(Settings, settings), make(QuerySettings, settings).llm
+    llm = open_llm(name, session, how.llm_url, how.dictionaries)
+    method = sense_method(how.sense, llm)
+    opens = not session.imagines and (how.detector or method == "detector")
+    detector = open_detector(how.detector) if opens else None
+    approach = Approach(Prompts(how.prompts), how, how.seed, "none")
+    entries = open_dictionaries(how.dictionaries)
+    (readings,) = interpret_items(items, [llm], approach, dictionaries=entries, detector=detector)
     return readings, method, detector
 
 
@@ -147,13 +141,12 @@ class DetectTask(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         fit = ("batch_size", "learning_rate", "weight_decay", "warmup", "epochs", "precision")
         own = (paper_fit("zero_shot"), *fit, "seed")
         return ClassifierTraining, own, ClassifierData, CONFIG_FILE
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The figures are those of each language; none without labels."""
+        """Classify; the figures are those of each language, none without labels."""
         from admire.core.storage import check_file
         from admire.senses import detect_uses, open_detector
 
@@ -162,15 +155,14 @@ class DetectTask(Task):
             if path:
                 check_file(path, mark, force=own.force)
         name = make(Settings, settings).detector
-        detector = open_detector(name)
-        how = {n: value for n, value in vars(own).items() if n != "force"}
-        scores = detect_uses(Path(data), detector, **how)
+        how = {field: value for field, value in vars(own).items() if field != "force"}
+        scores = detect_uses(Path(data), open_detector(name), **how)
         record = {"data": str(data), "detector": str(name) if name else None}
         files = [path for path in (own.out, own.table) if path]
         return Result([] if scores is None else as_rows(scores), record, files)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Fine-tune a classifier; see :class:`Task`. A row of figures for each epoch."""
+        """Fine-tune a classifier. A row of figures for each epoch."""
         from admire.senses import context_columns, read_uses
         from admire.tasks import training
 

@@ -32,19 +32,15 @@ Data = str | Path
 
 @dataclass(frozen=True)
 class Result:
-    """What a task made.
-
-    Attributes:
-        figures: a row for each figure, or for each group with all of its figures, as in JSON.
-        record: how it was made; of a training, the card of the model.
-        files: what was written.
-        items: a row for each item, for tasks that have them.
-    """
+    """What a task made."""
 
     figures: list[dict[str, Any]]
+    """A row for each figure, or for each group with all of its figures, as in JSON."""
     record: dict[str, Any] = field(default_factory=dict)
+    """How it was made; of a training, the card of the model."""
     files: Sequence[Path] = ()
     items: Sequence[dict[str, Any]] = ()
+    """A row for each item, for tasks that have them."""
 
 
 class Task(ABC):
@@ -57,8 +53,7 @@ class Task(ABC):
         uses: settings of ``run`` that use it, with its path in place of ``{}``.
         variants: settings of ``train`` with variants of the data, which can be left out.
         takes: what of a recipe's data ``run`` gets: a file, all of a set, or the whole folder.
-        splits, parts: folders of a benchmark, all of which a training reads, and the names of the
-            files in each.
+        splits, parts: folders of a benchmark, which a training reads, and the files in each.
         written: what ``run`` writes in a recipe's folder, with the file's number in place of
             ``{}``; empty if nothing need be written.
     """
@@ -84,14 +79,7 @@ class Task(ABC):
         """
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:  # noqa: B027
-        """Ask in a dry run what :meth:`run` would ask chat models; nothing by default.
-
-        Args:
-            session: counts the questions; no model is loaded.
-
-        Raises:
-            UserError: as for :meth:`run`.
-        """
+        """Ask in a dry run, which counts, what :meth:`run` would ask; nothing by default."""
 
     def rehearse_training(  # noqa: B027
         self, data: Sequence[Path], settings: Values, session: DryRun
@@ -99,11 +87,7 @@ class Task(ABC):
         """Ask in a dry run what :meth:`train` would ask chat models; nothing by default."""
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Train a model for the task and write it to ``settings["out"]``.
-
-        Raises:
-            UserError: as for :meth:`run`; or the task does not learn.
-        """
+        """Train a model for the task and write it to ``settings["out"]``."""
         raise UserError(f"{type(self).__name__} cannot be trained.")
 
     def trained(self, model: Path) -> Result:
@@ -120,12 +104,7 @@ class Task(ABC):
         return settings
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """Return the figures of several files together, and those of their items, if known.
-
-        Args:
-            results: of each file.
-            metrics: names of further metrics, plug-ins.
-        """
+        """Return the figures of several files together, further metrics among them."""
         if len(results) > 1:
             raise UserError(f"{type(self).__name__} measures one file. Give each a set of its own.")
         return results[0]
@@ -186,7 +165,7 @@ def open_workers(values: Mapping[str, Any] | None, device: str | None) -> Worker
 
 
 def known_settings(sources: Sequence[Any]) -> dict[str, Option]:
-    """Return the options by field; where chat models are asked, also those of plug-ins."""
+    """Return the options by field; if chat models are asked, also those of plug-ins."""
     own = take_settings(*sources)
     return own | plugin_settings(own) if RequestOptions in sources else own
 
@@ -195,9 +174,8 @@ def session_options(values: Values | None) -> dict[str, Any]:
     """Return the arguments of the session by which a task asks chat models, from its settings."""
     plugins: dict[str, dict[str, Any]] = {}
     for name, option in plugin_settings().items():
-        if option.plugin and name in (values or {}):
-            plugin, field = option.plugin
-            plugins.setdefault(plugin, {})[field] = (values or {})[name]
+        if option.plugin and values and name in values:
+            plugins.setdefault(option.plugin[0], {})[option.plugin[1]] = values[name]
     return vars(make(RequestOptions, values)) | {"plugins": plugins}
 
 
@@ -216,10 +194,9 @@ def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def field_types(sources: Sequence[Any]) -> dict[str, Any]:
     """Return the types of all fields of settings classes, options or not."""
-    owners = [source if isinstance(source, tuple) else (source,) for source in sources]
     return {
         name: field.annotation
-        for owner, *names in owners
+        for owner, *names in (s if isinstance(s, tuple) else (s,) for s in sources)
         for name, field in owner.__pydantic_fields__.items()
         if not names or name in names
     }
@@ -228,23 +205,17 @@ def field_types(sources: Sequence[Any]) -> dict[str, Any]:
 def check_entries(
     entries: Values, command: str, allowed: Mapping[str, Option], where: object
 ) -> dict[str, Any]:
-    """Return settings by name, with the types that they have.
+    """Return a command's settings by name, of entries as in TOML, with the types that they have.
 
-    Args:
-        entries: as in TOML.
-        command: what they are settings of, for messages.
-        allowed: its options.
-        where: the file, and what in it, for messages.
-
-    Raises:
-        UserError: a setting or its value is wrong.
+    ``allowed`` are the command's options, and messages say ``where`` the entries are.
     """
     types = {option.name: option.hint for option in allowed.values() if option.in_file}
     if "profile" in allowed:
         types |= {"profile": ProfileName, "lang": str | None}
-    for name in [name for name in entries if name not in types][:1]:
+    if unknown := [name for name in entries if name not in types]:
         lists = f" admire config {command} lists all." if "config" in allowed else ""
-        raise UserError(f"{where}: '{name}' is no setting.{nearest(name, [*types])}{lists}")
+        close = nearest(unknown[0], [*types])
+        raise UserError(f"{where}: '{unknown[0]}' is no setting.{close}{lists}")
     fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
     kind = create_model("Entries", __config__=STRICT, **fields)
     return dict(read_as(kind, json.dumps(entries, default=str), where))  # JSON, for paths
@@ -255,12 +226,8 @@ def read_options(
 ) -> dict[str, Any]:
     """Return the settings of a command in a TOML file, by field.
 
-    The file may come from a stranger. It cannot choose who gets the key or whose code runs, unless
-    the options of the command line say the same.
-
-    Raises:
-        UserError: the file cannot be read or is not TOML, a setting or its value is wrong, or
-            only an option can set it.
+    The file may come from a stranger. It cannot choose who gets the key or whose code runs (a
+    UserError), unless the options of the command line say the same.
     """
     from admire.core.files import read_toml
     from admire.llm.address import check_named_in_file

@@ -1,8 +1,5 @@
-"""Rank made-up items with recorded replies and a toy encoder, and tell what that took.
-
-``python rank_many.py ITEMS FOLDER`` prints as JSON the seconds, those of the processor among them,
-and the peak of memory in MiB.
-"""
+"""Rank made-up items with recorded replies and a toy encoder: ``python rank_many.py ITEMS FOLDER``
+prints as JSON the seconds, those of the processor among them, and the peak of memory in MiB."""
 
 import json
 import re

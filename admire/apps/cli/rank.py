@@ -19,6 +19,7 @@ from admire.apps.cli.output import (
     print_figures,
     print_json,
     print_rankings,
+    print_ties,
     print_why,
     show_run,
 )
@@ -288,6 +289,7 @@ def _print_tuning(
         print_json({"default": default, "tuned": tuned, "tuned minus default": difference})
     else:
         print_figures(default, f"Default: {names[0]}")
+        print_ties(before)
         print_figures(tuned, f"Tuned: {names[1]}")
         print_figures(difference, "Tuned minus default")
     warn_if_runs_leaked(scored, *runs)

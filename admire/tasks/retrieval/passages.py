@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 import pydantic.dataclasses
-from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt
 
 from admire.core.errors import UserError
 from admire.core.files import json_rows
@@ -32,8 +32,6 @@ class Passage:
     """A query or a document of IdioLink: a text with a span that conveys a PIE's meaning.
 
     Attributes:
-        id: unique in its file.
-        sentence: the whole text.
         idiom: the PIE (potentially idiomatic expression), in its base form.
         span: the marked words, exactly as in the sentence.
         usage: ``literal`` or ``idiomatic`` for a query, any for a document.
@@ -51,14 +49,11 @@ class Passage:
     is_gold: bool = True
     occurrence: Annotated[StrictInt, Field(ge=1)] = 1
 
-    @model_validator(mode="after")
-    def has_its_span(self) -> Self:
-        """Check that the sentence contains the span."""
+    def __post_init__(self) -> None:
         try:
             self.place  # noqa: B018  fails if the span is not there
         except ValueError as error:
             raise ValueError(f"span: {error}: “{self.sentence}”") from None
-        return self
 
     @property
     def place(self) -> tuple[int, int]:
@@ -75,16 +70,12 @@ class Split:
 
 
 def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
-    """Return start and end of the span's n-th occurrence, in characters.
-
-    If the text lacks the span as it is written, upper and lower case are taken as the same.
-
-    Raises:
-        ValueError: the span does not occur that often.
+    """Return start and end of the span's n-th occurrence, in characters; a ValueError if there is
+    none. If the text lacks the span as it is written, upper and lower case are taken as the same.
     """
     for searched, pattern in ((text, span), (text.lower(), span.lower())):
-        found = re.finditer(f"(?={re.escape(pattern)})", searched)  # occurrences may overlap
-        starts = [match.start() for match in found][occurrence - 1 :]
+        matches = re.finditer(f"(?={re.escape(pattern)})", searched)  # occurrences may overlap
+        starts = [match.start() for match in matches][occurrence - 1 :]
         # Lower case may be longer than the original ("İ"); its positions would then be wrong.
         if pattern and starts and len(searched) == len(text):
             return starts[0], starts[0] + len(pattern)
@@ -92,15 +83,13 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
 
 
 def relevance(split: Split) -> npt.NDArray[np.bool_]:
-    """Return which documents are relevant to which queries, shape (queries, documents).
-
-    A document is relevant if its span conveys the query's PIE in the query's sense.
-    """
-    queries, documents = (
+    """Return whether each document's span conveys a query's PIE in the query's sense, shape
+    (queries, documents)."""
+    meanings = (
         np.array([f"{SENSE_OF.get(p.usage)} {p.idiom.casefold()}" for p in passages])
         for passages in (split.queries, split.documents)
     )
-    relevant: npt.NDArray[np.bool_] = np.equal.outer(queries, documents)
+    relevant: npt.NDArray[np.bool_] = np.equal.outer(*meanings)
     return relevant
 
 
@@ -108,15 +97,11 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     """Read ``<split>/queries.json`` and ``<split>/indexes.json`` of a benchmark, or ``.jsonl``.
 
     Args:
-        split: see :data:`SplitName`.
         source: a folder, or a dataset on the hub (``Intellexus/IdioLink``), which needs the extra
             ``clip``.
+        split: see :data:`SplitName`.
         usages: usages of the documents to keep, the paper's compositions; empty keeps all.
         gold: keep only the queries and documents that people checked.
-
-    Raises:
-        UserError: a file is missing or damaged; the message names file, row and column. Or nothing
-            is left of the split.
     """
     texts = [read_passages(find_file(source, split, name)) for name in ("queries", "indexes")]
     if part := split.partition("-")[2]:
@@ -127,7 +112,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         if query.usage not in ("literal", "idiomatic"):
             where = f"{source}, {split}: the query '{query.id}'"
             raise UserError(f"{where} has the usage '{query.usage}', not literal or idiomatic.")
-    documents = [document for document in documents if not usages or document.usage in usages]
+    documents = [d for d in documents if not usages or d.usage in usages]
     if not documents or not queries:
         kind = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
         raise UserError(f"{source}: the split '{split}' has no documents or no queries{kind}.")

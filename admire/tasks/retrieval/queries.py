@@ -30,8 +30,7 @@ INSTRUCTION = (
     "Based on the literal/idiomatic usage of the span '{span}' in the query, retrieve documents "
     "that contain a span conveying the same conceptual meaning."
 )
-"""IdioLink's instruction (appendix B), with its authors' quotation marks
-(github.com/Intellexus-DSI/IdioLink)."""
+"""IdioLink's instruction (appendix B), quoted as in github.com/Intellexus-DSI/IdioLink."""
 
 PROMPTS: dict[InstructionFormat, str] = {
     "instruct": "Instruct: {}\nQuery: ",
@@ -42,8 +41,7 @@ PROMPTS: dict[InstructionFormat, str] = {
     "nomic": "search_query: {} ",
     "prompt": "{} ",
 }
-"""Instructions as prompts, by their format. Models like INSTRUCTOR leave a prompt out of their
-pooling. In the format ``plain`` an instruction is part of the text."""
+"""Instructions as prompts. In the format ``plain`` an instruction is part of the text."""
 
 DOCUMENTED: dict[str, InstructionFormat] = {
     "instructor": "prompt",  # sbert.net, "Instruction-tuned models"
@@ -58,8 +56,7 @@ DOCUMENTED: dict[str, InstructionFormat] = {
     "sfr-embedding|linq-embed|llama-embed-nemotron|stella.en": "instruct",
     "instruct|qwen|lychee": "instruct",
 }
-"""The form of instructions that the makers of a model document, by its name; the first pattern
-counts."""
+"""The form that a model's makers document, by its name; the first pattern counts."""
 
 TRAINED = "retriever.json"
 """File in the folder of a trained retriever, with its :class:`TrainedOn`."""
@@ -96,28 +93,27 @@ def encode_queries(
 
 
 def instruction_format_of(
-    name: str, form: QueryForm, asked: InstructionFormat = "auto"
+    name: str, form: QueryForm, setting: InstructionFormat = "auto"
 ) -> InstructionFormat:
-    """Return the form of instructions for an encoder: what it was trained with, unless asked.
-
-    The folder of a retriever that admire trained tells it, or else the encoder's name.
+    """Return the form of instructions for an encoder: the setting, or if that is ``auto``, the one
+    that admire trained it with, or else the one that its name implies.
 
     Raises:
-        UserError: it learned from instructions, and is asked to get them in another form.
+        UserError: it learned from instructions, and the setting is another form.
     """
     path = Path(name.partition(":")[2]).expanduser() / TRAINED
-    learned = read_as(TrainedOn, read_text(path), path) if path.is_file() else None
-    if learned:
+    if path.is_file():
+        learned = read_as(TrainedOn, read_text(path), path)
         instructed = form.startswith("instruction") and learned.query.startswith("instruction")
-        if instructed and asked not in ("auto", learned.instruction_format):
+        if instructed and setting not in ("auto", learned.instruction_format):
             raise UserError(
                 f"The encoder '{name}' learned from instructions of the form "
-                f"'{learned.instruction_format}', not '{asked}'. Leave it on auto.",
+                f"'{learned.instruction_format}', not '{setting}'. Leave it on auto.",
                 "instruction_format",
             )
-        asked = learned.instruction_format if asked == "auto" else asked
-    if asked != "auto":
-        return asked
+        setting = learned.instruction_format if setting == "auto" else setting
+    if setting != "auto":
+        return setting
     name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
     forms = (form for pattern, form in DOCUMENTED.items() if re.search(pattern, name))
     return next(forms, "plain")
@@ -146,27 +142,11 @@ def interpret_queries(
     meanings: Meanings = "both",
     session: Session | None = None,
 ) -> list[Interpretation]:
-    """Find the sense and the gloss of each item; literal uses get a gloss too.
-
-    Args:
-        llm, detector: open models in place of the one that the settings name and the built-in one.
-        meanings: which meanings to ask for, see :data:`admire.core.choices.Meanings`.
-        session: asks the chat model that the settings name; None is one of its own.
-
-    Raises:
-        UserError: the model cannot be opened or asked.
-    """
+    """Find the sense and the meanings of each item, also of literal uses, by a chat model that is
+    open or that the settings name, and by a detector or the built-in one."""
     model = open_llm(llm or settings.llm, session, settings.llm_url, settings.dictionaries)
-    (interpretations,) = interpret_items(
-        items,
-        [model],
-        Approach(
-            Prompts(settings.prompts),
-            SenseSettings(sense=settings.sense, meanings=meanings),
-            settings.seed,
-            "all",
-        ),
-        dictionaries=open_dictionaries(settings.dictionaries),
-        detector=detector,
-    )
-    return interpretations
+    senses = SenseSettings(sense=settings.sense, meanings=meanings)
+    how = Approach(Prompts(settings.prompts), senses, settings.seed, "all")
+    entries = open_dictionaries(settings.dictionaries)
+    (readings,) = interpret_items(items, [model], how, dictionaries=entries, detector=detector)
+    return readings

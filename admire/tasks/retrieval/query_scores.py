@@ -24,11 +24,8 @@ Similarities = npt.NDArray[np.float64]
 
 
 def rank_documents(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return positions of the documents from best to worst, shape (queries, documents).
-
-    Scores are compared as they are written to run files, and documents with equal scores are in
-    descending order of their ids. trec_eval does both, so other tools see the same ranking.
-    """
+    """Return positions of the documents from best to worst, shape (queries, documents), as in
+    trec_eval: scores are compared as written, and equal ones go by descending id."""
     by_name = np.argsort(np.argsort(np.array([trec_id(name) for name in ids])))
     return np.array([np.lexsort((-by_name, -row)) for row in trec_scores(similarities)])
 
@@ -44,14 +41,8 @@ def trec_id(name: str) -> str:
 
 
 def score_queries(split: Split, similarities: Similarities) -> pd.DataFrame:
-    """Compute R-precision and nDCG@10 of each query (appendix D).
-
-    Returns:
-        A row a query: ``id, idiom, usage, subject, r_precision, ndcg`` (at 10), from 0 to 1.
-        Queries without a relevant document in the index have no row.
-
-    Raises:
-        UserError: no query has a relevant document.
+    """Compute ``id, idiom, usage, subject, r_precision, ndcg`` (at 10), from 0 to 1, of each query
+    (appendix D). Queries without a relevant document have no row; no row at all is a UserError.
     """
     orders = rank_documents(similarities, [document.id for document in split.documents])
     rows = []
@@ -62,18 +53,14 @@ def score_queries(split: Split, similarities: Similarities) -> pd.DataFrame:
             rows.append((query.id, query.idiom, query.usage, query.subject, *figures))
     if not rows:
         raise UserError("No query has a relevant document in the index.")
-    total = len(split.queries)
-    if left_out := total - len(rows):
+    if left_out := (total := len(split.queries)) - len(rows):
         log.warning("%d of %d queries have no relevant document and are left out.", left_out, total)
     return pd.DataFrame(rows, columns=["id", "idiom", "usage", "subject", "r_precision", "ndcg"])
 
 
 def summarise_queries(scores: pd.DataFrame) -> pd.DataFrame:
-    """Average over all queries, by usage and by subject, in percent as in the paper.
-
-    Returns:
-        A row a group: ``group, n, r_precision, ndcg`` (at 10).
-    """
+    """Average over all queries, by usage and by subject, in percent as in the paper:
+    ``group, n, r_precision, ndcg`` (at 10)."""
     groups: list[tuple[str, pd.DataFrame]] = [("all", scores)]
     for column in ("usage", "subject"):
         groups += [(str(name), part) for name, part in scores.groupby(column) if name]
@@ -83,32 +70,26 @@ def summarise_queries(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def score_types(split: Split, similarities: Similarities) -> pd.DataFrame:
-    """Average the figures by the usage of the relevant documents, in percent.
+    """Average by the usage of the relevant documents, in percent: ``documents, r_precision, ndcg``
+    (at 10), ``n`` (queries).
 
     Each usage is scored as if its documents alone were relevant, and the query's other relevant
     documents were not in the index. A low figure says that these documents are missed.
-
-    Returns:
-        A row for each usage: ``documents, r_precision, ndcg`` (at 10), ``n`` (queries).
     """
     orders = rank_documents(similarities, [document.id for document in split.documents])
     usages = np.array([document.usage for document in split.documents])
     rows = []
     for order, relevant in zip(orders, relevance(split), strict=True):
         for usage in dict.fromkeys(usages[relevant]):
-            wanted = relevant & (usages == usage)
-            gains = wanted[order][(wanted | ~relevant)[order]]
+            of_usage = relevant & (usages == usage)
+            gains = of_usage[order][(of_usage | ~relevant)[order]]
             rows.append((str(usage), 100 * r_precision(gains), 100 * ndcg(gains, 10)))
     groups = pd.DataFrame(rows, columns=["documents", "r_precision", "ndcg"]).groupby("documents")
     return groups.mean().assign(n=groups.size()).reset_index()
 
 
 def write_trec(folder: Path, split: Split, similarities: Similarities, system: str) -> None:
-    """Write ``run.trec`` (the 100 best documents of each query by ``system``) and ``qrels.trec``.
-
-    Raises:
-        UserError: a file cannot be written.
-    """
+    """Write ``qrels.trec``, and ``run.trec`` with the 100 best documents of each query."""
     queries = [trec_id(query.id) for query in split.queries]
     documents = [trec_id(document.id) for document in split.documents]
     orders = rank_documents(similarities, [document.id for document in split.documents])

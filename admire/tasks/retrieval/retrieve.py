@@ -21,13 +21,7 @@ from admire.tasks.retrieval.passages import Split, read_split
 from admire.tasks.retrieval.queries import interpret_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
-from admire.tasks.retrieval.similarities import (
-    Bm25Query,
-    bm25,
-    by_meaning,
-    dense,
-    tune_bm25,
-)
+from admire.tasks.retrieval.similarities import Bm25Query, bm25, by_meaning, dense, tune_bm25
 
 log = logging.getLogger("admire")
 
@@ -37,12 +31,10 @@ class Retrieval:
     """Similarities of queries and documents, and the scores of the rankings.
 
     Attributes:
-        split: the queries and documents.
-        similarities: of queries and documents, shape (queries, documents).
         scores: R-precision and nDCG@10 of each query, see :func:`score_queries`.
         record: how it was made, for ``run.json``.
         name: of the system, for run files.
-        readings: how a chat model understood each query; none where no model was asked.
+        readings: how a chat model understood each query; none if no model was asked.
     """
 
     split: Split
@@ -70,7 +62,6 @@ def retrieve_split(
 
     Args:
         data: the benchmark, see :func:`admire.tasks.retrieval.passages.read_split`.
-        settings: the defaults where they are None.
         llm, encoder: open models in place of those that the settings name.
         session: asks the chat model that the settings name; None is one of its own.
 
@@ -79,6 +70,7 @@ def retrieve_split(
             no vectors of spans where they are needed, or no query has a relevant document.
     """
     settings = settings or RetrieveSettings()
+    trusts = settings.trust_remote_code
     names = [encoder.name] if encoder else settings.encoder
     split = read_split(data, settings.split, settings.usage, gold=settings.gold)
     counts = len({d.idiom for d in split.documents}), len(split.queries), len(split.documents)
@@ -95,7 +87,6 @@ def retrieve_split(
     for name in names:
         opened = encoder
         if not encoder and name != "bm25":
-            trusts = settings.trust_remote_code
             opened = open_encoder(
                 name, device=settings.device, own_prompts=False, trust_remote_code=trusts
             )
@@ -105,11 +96,16 @@ def retrieve_split(
         lang, readings = read_queries(split, settings, session, llm)
         record |= {"llm": settings.llm, "sense": settings.sense, "lang": lang}
         record["contrast"] = settings.scoring.contrast
-    rows = [_compare(data, split, one, settings, readings, record) for one in encoders]
+    rows = [_compare(data, split, used, settings, readings, record) for used in encoders]
     texts = {passage.sentence for passage in (*split.queries, *split.documents)}
-    record["long_texts"] = [one.count_long(texts) for one in encoders if one]
+    record["long_texts"] = [used.count_long(texts) for used in encoders if used]
     log_long(record["long_texts"], "texts")
-    similarities = rows[0] if len(rows) == 1 else np.mean([*map(_standardised, rows)], axis=0)
+    similarities = rows[0]
+    if len(rows) > 1:  # the mean; each query's are first standardised over the documents
+        together = np.array(rows)
+        spread = together.std(axis=2, keepdims=True)
+        centred = together - together.mean(axis=2, keepdims=True)
+        similarities = (centred / np.where(spread > 0, spread, 1.0)).mean(axis=0)
     scores = score_queries(split, similarities)
     system = "+".join(name.rpartition("/")[2] for name in names)
     return Retrieval(
@@ -128,13 +124,6 @@ def read_queries(
         for q in split.queries
     )
     return lang, interpret_queries(items, settings, llm, meanings="gloss", session=session)
-
-
-def _standardised(similarities: Similarities) -> Similarities:
-    """Standardise each query's similarities over the documents."""
-    spread = similarities.std(axis=1, keepdims=True)
-    centred: Similarities = similarities - similarities.mean(axis=1, keepdims=True)
-    return centred / np.where(spread > 0, spread, 1.0)
 
 
 def _compare(
@@ -156,8 +145,8 @@ def _compare(
             log.info("The best on val is k1 = %g, b = %g", k1, b)
         record |= {"bm25_variant": variant, "k1": k1, "b": b}
         return bm25(split, of, k1=k1, b=b, variant=variant)
-    known = [record["identity"]] if "identity" in record else []
-    record["identity"] = " + ".join([*known, encoder.identity])
+    before = f"{record['identity']} + " if "identity" in record else ""
+    record["identity"] = before + encoder.identity
     if settings.query == "meaning":
         return by_meaning(split, encoder, readings, settings.scoring)
     record["instruction_format"] = settings.instruction_format

@@ -15,12 +15,7 @@ from admire.core.files import add_table, read_text
 from admire.core.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
 from admire.tasks.retrieval.passages import Passage, relevance
-from admire.tasks.retrieval.query_scores import (
-    rank_documents,
-    score_types,
-    trec_scores,
-    write_trec,
-)
+from admire.tasks.retrieval.query_scores import rank_documents, score_types, trec_scores, write_trec
 from admire.tasks.retrieval.retrieve import Retrieval
 
 TEXTS = 10
@@ -30,7 +25,7 @@ VERSION = 1
 
 
 class QueryReading(TypedDict):
-    """How a chat model understood a query; ``sense`` is None where no vote could be read."""
+    """How a chat model understood a query; ``sense`` is None if no vote could be read."""
 
     sense: SenseLabel | None
     probability_idiomatic: float
@@ -49,19 +44,15 @@ class RankedDocument:
 
 @dataclass(frozen=True)
 class RankedQuery:
-    """A query and the ten best documents for it, a row of ``texts.jsonl``.
-
-    Attributes:
-        relevant: how many documents of the index are relevant.
-        figures: ``r_precision`` and ``ndcg``; None where no document is relevant.
-        reading: None where no chat model was asked.
-        documents: best first.
-    """
+    """A query and the ten best documents for it, best first: a row of ``texts.jsonl``."""
 
     query: Passage
     relevant: int
+    """How many documents of the index are relevant."""
     figures: dict[str, float] | None
+    """``r_precision`` and ``ndcg``; None if no document is relevant."""
     reading: QueryReading | None
+    """None if no chat model was asked."""
     documents: tuple[RankedDocument, ...]
 
 
@@ -82,16 +73,12 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
     ``run.trec`` and ``qrels.trec`` for other tools; ``queries.csv``, the figures of each query;
     ``types.csv``, those of each usage of documents; ``texts.jsonl``, a :class:`RankedQuery` a line;
     ``run.json``, how it was made.
-
-    Raises:
-        UserError: the folder holds something else, or cannot be written.
     """
     split, documents = retrieval.split, retrieval.split.documents
     relevant, scores = relevance(split), trec_scores(retrieval.similarities)
     orders = rank_documents(retrieval.similarities, [document.id for document in documents])
-    figures: dict[Any, Any] = retrieval.scores.set_index("id")[["r_precision", "ndcg"]].to_dict(
-        "index"
-    )
+    by_id: Any = retrieval.scores.set_index("id")[["r_precision", "ndcg"]]
+    figures = by_id.to_dict("index")
     readings: list[QueryReading] = [
         {
             "sense": r.sense.label,
@@ -122,11 +109,7 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
 
 
 def read_retrieval(folder: Path) -> RetrievalRun:
-    """Read the run that :func:`write_retrieval` wrote.
-
-    Raises:
-        UserError: the folder is not such a run, it is damaged, or of another version.
-    """
+    """Read the run that :func:`write_retrieval` wrote."""
     texts, content = read_text(folder / "texts.jsonl"), read_text(folder / "run.json")
     try:
         record: dict[str, Any] = json.loads(content)

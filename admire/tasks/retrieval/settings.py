@@ -7,19 +7,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from admire.core import options as opt
 from admire.core.errors import UserError
-from admire.core.options import (
-    CHAT_MODELS,
-    DecidedBy,
-    Dictionaries,
-    EncoderDevice,
-    LlmUrl,
-    Option,
-    PromptFolder,
-    ReadingOfLongTexts,
-    RemoteCode,
-    SampleSeed,
-)
+from admire.core.options import Option
 from admire.core.schema import SEVERAL, Count, Positive, Weight, check_once, settings
 from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
@@ -29,12 +19,10 @@ SPLITS: tuple[str, ...] = get_args(FolderName)
 """The folders of a benchmark."""
 
 SplitName = Literal[FolderName, "test-gold", "test-silver"]
-"""What is scored: a folder, or of ``test`` the PIEs of which people checked every text (gold), or
-the others (IdioLink, 3.2.3)."""
+"""A folder, or of ``test`` the PIEs whose texts people checked (gold) or not (IdioLink, 3.2.3)."""
 
 Usage = Literal["literal", "idiomatic", "simplification", "sense", "distractor"]
-"""Usages of documents. ``distractor`` is ours: a paraphrase that misses the meaning and is relevant
-to no query. IdioLink's own files have none."""
+"""Usages of documents. A ``distractor`` (ours) misses the meaning: it is relevant to no query."""
 
 QueryForm = Literal["sentence", "span", "instruction+sentence", "instruction+span"]
 """What of a query is encoded: the paper's four configurations (section 4.1)."""
@@ -65,19 +53,19 @@ QueryInstruction = Annotated[
 class QuerySettings:
     """Settings that retrieval and search share."""
 
-    llm: Annotated[str, Option(CHAT_MODELS, completes="chat")] = "embedded"
+    llm: Annotated[str, Option(opt.CHAT_MODELS, completes="chat")] = "embedded"
     """Chat model for senses and glosses, as for rank."""
-    llm_url: LlmUrl = None
-    sense: DecidedBy = "auto"
+    llm_url: opt.LlmUrl = None
+    sense: opt.DecidedBy = "auto"
     contrast: Annotated[Weight | None, Option("Scoring")] = None
     """Penalty for similarity to the bare expression if the sense is idiomatic (default: 0 for
     texts, 1 for pictures)."""
     lang: Annotated[str | None, Option(DATA)] = None
     """Language of queries, for the prompts (default: detected)."""
-    prompts: PromptFolder = None
-    dictionaries: Dictionaries = ("wordnet",)
-    device: EncoderDevice = "auto"
-    seed: SampleSeed = 0
+    prompts: opt.PromptFolder = None
+    dictionaries: opt.Dictionaries = ("wordnet",)
+    device: opt.EncoderDevice = "auto"
+    seed: opt.SampleSeed = 0
 
     @property
     def scoring(self) -> Scoring:
@@ -101,8 +89,8 @@ class RetrieveSettings(QuerySettings):
     """Usage of documents to keep in the index (default: all). Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
-    long_texts: ReadingOfLongTexts = "parts"
-    trust_remote_code: RemoteCode = False
+    long_texts: opt.ReadingOfLongTexts = "parts"
+    trust_remote_code: opt.RemoteCode = False
     instruction_format: QueryInstruction = "auto"
     bm25_variant: Annotated[Bm25Variant, Option("Scoring")] = "robertson"
     """Formula of BM25: Robertson's, or rank_bm25's Okapi, which the paper has."""

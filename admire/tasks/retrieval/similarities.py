@@ -26,9 +26,6 @@ Bm25Query = Literal["sentence", "span"]
 BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
 """Pairs of k1 and b that the paper tries (appendix E.1)."""
 
-PAPER_BM25 = (0.9, 0.4)
-"""The pair that the paper finds best on val."""
-
 
 def dense(
     split: Split,
@@ -39,18 +36,12 @@ def dense(
     """Compute the cosines of queries and documents, shape (queries, documents).
 
     Documents are always whole sentences without instruction (section 4.1). Long ones count by
-    their best window, unless the encoder cuts them.
-
-    Raises:
-        UserError: the form needs spans, and the encoder has no vectors of spans.
+    their best window, unless the encoder cuts them. An encoder without vectors of spans, where the
+    form needs these, is a UserError.
     """
     queries = encode_queries(split.queries, encoder, form, instruction_format)
-    return compare(queries, _encode_documents(split, encoder))
-
-
-def _encode_documents(split: Split, encoder: TextEncoder) -> Windows:
-    sentences = [document.sentence for document in split.documents]
-    return text_windows(encoder, sentences, role="document")
+    texts = [document.sentence for document in split.documents]
+    return compare(queries, text_windows(encoder, texts, role="document"))
 
 
 def by_meaning(
@@ -58,17 +49,14 @@ def by_meaning(
 ) -> Similarities:
     """Score documents by the method of :func:`admire.rank`, shape (queries, documents).
 
-    Gloss and PIE are compared with whole documents.
-
-    Args:
-        readings: for each query the sense and the gloss that a chat model found.
-        scoring: how the two cosines are weighed.
+    Gloss and PIE of each query are compared with whole documents; ``scoring`` weighs the cosines.
     """
-    documents = _encode_documents(split, encoder)
+    texts = [document.sentence for document in split.documents]
+    documents = text_windows(encoder, texts, role="document")
     rows = []
     pies = [query.idiom for query in split.queries]
     glosses = [reading.gloss or pie for reading, pie in zip(readings, pies, strict=True)]
-    queries = [text_windows(encoder, texts, role="query").each for texts in (glosses, pies)]
+    queries = [text_windows(encoder, side, role="query").each for side in (glosses, pies)]
     for reading, gloss, pie in zip(readings, *queries, strict=True):
         cosines = compare(Windows.joined([gloss, pie]), documents)
         roles = ("gloss", "compound")
@@ -81,8 +69,7 @@ WORDS: dict[Bm25Variant, str] = {
     "robertson": r"\b\w+(?:['’]\w+)?\b",
     "okapi": r"\b\w+(?:'\w+)?\b",
 }
-"""What BM25 counts as a word; "don't" is one. Okapi's is that of IdioLink's authors, for whom a
-typographic apostrophe parts words."""
+"""What BM25 counts as a word. For IdioLink's authors a typographic apostrophe parts words."""
 
 
 def words(text: str, variant: Bm25Variant = "robertson") -> list[str]:
@@ -94,18 +81,16 @@ def bm25(
     split: Split,
     of: Bm25Query = "sentence",
     *,
-    k1: float = PAPER_BM25[0],
-    b: float = PAPER_BM25[1],
+    k1: float = 0.9,
+    b: float = 0.4,
     variant: Bm25Variant = "robertson",
 ) -> Similarities:
-    """Compute BM25 scores, shape (queries, documents). The defaults of k1 and b are the paper's.
+    """Compute BM25 scores, shape (queries, documents), by default with the k1 and b that the paper
+    finds best on val.
 
     The variants differ in words that more than half of the documents have. With Robertson's they
     count nothing. With Okapi's, as in the paper, they count a quarter of the mean idf of all words;
     its scores are those of ``rank_bm25.BM25Okapi``.
-
-    Args:
-        of: what of a query is compared with whole documents.
     """
     import bm25s
 

@@ -37,11 +37,10 @@ class RetrieveTask(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         return RetrieverTraining, FitSettings, RetrieverStart, CONFIG_FILE
 
     def run(self, data: Data, settings: Values, session: Session | None = None) -> Result:
-        """See :class:`Task`. The figures are those of each group of queries, in percent."""
+        """Retrieve; the figures are those of each group of queries, in percent."""
         from admire.core.storage import check_folder
         from admire.tasks.retrieval.retrieve import retrieve_split
         from admire.tasks.retrieval.run_folder import write_retrieval
@@ -53,16 +52,15 @@ class RetrieveTask(Task):
         if out:
             write_retrieval(retrieval, out)
             log.info("Wrote %s", out)
-        items = as_rows(retrieval.scores)
         figures: list[Any] = retrieval.summary.to_dict("records")
-        return Result(figures, retrieval.record, [out] if out else [], items)
+        files = [out] if out else []
+        return Result(figures, retrieval.record, files, as_rows(retrieval.scores))
 
     def effective(self, settings: Values) -> Values:
-        """See :class:`Task`."""
         return settings if settings.get("query") == "meaning" else {**settings, "llm": None}
 
     def join(self, results: Sequence[Result], metrics: Sequence[str] = ()) -> Result:
-        """See :class:`Task`. The figures of each usage of documents are added."""
+        """Add the figures of each usage of documents."""
         import pandas as pd
 
         result = super().join(results)
@@ -71,7 +69,6 @@ class RetrieveTask(Task):
         return replace(result, figures=[*result.figures, *as_rows(types)])
 
     def rehearse(self, data: Data, settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.tasks.retrieval.passages import read_split
         from admire.tasks.retrieval.retrieve import read_queries
 
@@ -81,7 +78,7 @@ class RetrieveTask(Task):
             read_queries(split, own, session)
 
     def train(self, data: Sequence[Data], settings: Values) -> Result:
-        """Fine-tune a sentence encoder; see :class:`Task`."""
+        """Fine-tune a sentence encoder."""
         from admire.tasks.retrieval.passages import read_split
         from admire.tasks.retrieval.training import train_retrievers
 

@@ -17,12 +17,7 @@ from admire.core.storage import check_folder
 from admire.encoders.cached import open_trainable
 from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval.passages import Passage, Split, relevance
-from admire.tasks.retrieval.queries import (
-    TRAINED,
-    TrainedOn,
-    encoder_query,
-    instruction_format_of,
-)
+from admire.tasks.retrieval.queries import TRAINED, TrainedOn, encoder_query, instruction_format_of
 from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieverTraining
 from admire.tasks.retrieval.similarities import dense
@@ -49,10 +44,7 @@ class Example:
 
 
 def draw_examples(split: Split, settings: RetrieverTraining) -> list[Example]:
-    """Draw one example for each query that has a positive.
-
-    If there are fewer hard negatives than wanted, they are repeated in turn.
-    """
+    """Draw one example for each query that has a positive, repeating scarce hard negatives."""
     rng = np.random.default_rng(settings.fit.seed)
     documents = split.documents
     idioms = np.array([document.idiom.casefold() for document in documents])
@@ -86,12 +78,8 @@ def contrastive_loss(
     temperature: float = 1.0,
     positive_in_denominator: bool = False,
 ) -> torch.Tensor:
-    """Compute equation 2, the mean over a batch; see :class:`RetrieverTraining` for its variants.
-
-    Args:
-        positives: cosines of queries and positives, shape (batch,).
-        negatives: cosines of queries and their negatives, shape (batch, negatives).
-    """
+    """Compute equation 2 or a variant, the mean over a batch, of the cosines of queries with
+    positives, shape (batch,), and with negatives, shape (batch, negatives)."""
     positive, denominator = positives / temperature, negatives / temperature
     if positive_in_denominator:
         denominator = torch.cat([positive[:, None], denominator], dim=1)
@@ -104,9 +92,7 @@ def train_retriever(
     """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
     Unless the settings name another, the epoch with the highest mean nDCG@10 on ``val`` is kept.
-
-    Returns:
-        That figure before training and after each epoch.
+    Returns that figure before training and after each epoch.
 
     Raises:
         UserError: the splits lack what the settings ask for. Or the model leaves prompts out of its
@@ -116,11 +102,6 @@ def train_retriever(
     model = encoder.model
     style = instruction_format_of(encoder.name, settings.query, settings.instruction_format)
     settings = replace(settings, instruction_format=style)
-
-    def validate() -> Figures:
-        similarities = dense(val, encoder, settings.query, settings.instruction_format)
-        return {"ndcg": float(score_queries(val, similarities)["ndcg"].mean())}
-
     if settings.query == "instruction+sentence" and any(
         isinstance(module, Pooling) and not module.include_prompt for module in model
     ):
@@ -133,13 +114,22 @@ def train_retriever(
     loss = _ContrastiveLoss(model, settings)
     data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
     of = f"{encoder.identity} {settings}"
-    told = TrainedOn(query=settings.query, instruction_format=style).model_dump_json(indent=2)
+
+    def validate() -> Figures:
+        return {"ndcg": float(_scores(encoder, val, settings)["ndcg"].mean())}
 
     def finish(folder: Path, kept: Figures) -> None:
-        (folder / TRAINED).write_text(told, encoding="utf-8")
+        trained_on = TrainedOn(query=settings.query, instruction_format=style)
+        (folder / TRAINED).write_text(trained_on.model_dump_json(indent=2), encoding="utf-8")
 
     history = fine_tune(model, data, validate, settings.fit, out, of=of, finish=finish)
     return [figures["ndcg"] for figures in history]
+
+
+def _scores(encoder: SentenceEncoder, split: Split, settings: RetrieverTraining) -> pd.DataFrame:
+    """Return the scores of queries, encoded as the settings say."""
+    cosines = dense(split, encoder, settings.query, settings.instruction_format)
+    return score_queries(split, cosines)
 
 
 def train_retrievers(
@@ -152,44 +142,32 @@ def train_retrievers(
     device: Device = "auto",
     trust_remote_code: bool = False,
 ) -> pd.DataFrame:
-    """Train several models, which differ in their seeds, and score them on the test split.
+    """Train several models of the encoder ``name``, and score them on the split ``test``.
 
-    Args:
-        name: the encoder to begin with.
-        splits: ``train``, ``val`` and ``test``.
-        settings: for the first model; the others have the next seeds.
-        out: the folder of the model, or of the models ``seed-N`` if there are several.
+    The settings have the seed of the first model; the others have the next ones, and are in the
+    folders ``seed-N`` of ``out``.
 
     Returns:
         Mean and deviation over the models, in percent, a row for ``before`` and ``after`` and each
         group of queries: ``model, group, r_precision, ndcg, r_precision_deviation,
         ndcg_deviation``.
-
-    Raises:
-        UserError: the encoder cannot be trained, ``out`` cannot be written, or see
-            :func:`train_retriever`.
     """
     numbers = range(settings.fit.seed, settings.fit.seed + seeds)
     folders = {seed: out / f"seed-{seed}" if seeds > 1 else out for seed in numbers}
     for folder in folders.values():
         check_folder(folder, "model")
-    tables: list[pd.DataFrame] = []
-
-    def score(encoder: SentenceEncoder, model: str) -> None:
-        test = splits["test"]
-        similarities = dense(test, encoder, settings.query, settings.instruction_format)
-        tables.append(summarise_queries(score_queries(test, similarities)).assign(model=model))
-
+    scores: list[tuple[str, pd.DataFrame]] = []
     for seed, folder in folders.items():
         encoder = open_trainable(
             name, device=device, own_prompts=False, trust_remote_code=trust_remote_code
         )
-        if not tables:
-            score(encoder, "before")
+        if not scores:
+            scores.append(("before", _scores(encoder, splits["test"], settings)))
         seeded = replace(settings, fit=replace(settings.fit, seed=seed))
         train_retriever(encoder, splits["train"], splits["val"], seeded, folder)
         log.info("Wrote %s", folder)
-        score(encoder, "after")
+        scores.append(("after", _scores(encoder, splits["test"], settings)))
+    tables = [summarise_queries(table).assign(model=model) for model, table in scores]
     figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
     deviations = figures.std(ddof=0).add_suffix("_deviation")
     return pd.concat([figures.mean(), deviations], axis=1).reset_index()
@@ -217,9 +195,10 @@ def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torc
     if rows[0]["start"] < 0:
         queries = model.preprocess(texts, task="query")
     else:
-        spans = [(row["start"], row["end"]) for row in rows]
         try:
-            queries, mask = prepare_spans(model, texts, spans)
+            queries, mask = prepare_spans(
+                model, texts, [(row["start"], row["end"]) for row in rows]
+            )
         except ValueError as error:
             raise UserError(f"A query to train on: {error}.", "query") from None
         queries["span_mask"] = mask

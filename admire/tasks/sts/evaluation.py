@@ -46,15 +46,12 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class MeasuredPairs:
-    """Similarities by a model, and how well they agree with the gold.
-
-    Attributes:
-        similarities: of each pair and each reference. Pairs without a rating are missing.
-        correlations: Spearman's with 95 % intervals, see :func:`correlate`.
-    """
+    """Similarities by a model, and how well they agree with the gold."""
 
     similarities: Similarities
+    """Of each pair and each reference. Pairs without a rating are missing."""
     correlations: pd.DataFrame
+    """Spearman's with 95 % intervals, see :func:`correlate`."""
 
 
 def measure_similarity(
@@ -71,12 +68,8 @@ def measure_similarity(
     sentences.
 
     Args:
-        settings: the defaults where they are None.
         encoder, llm: open models in place of those that the settings name, as they are.
         session: asks the chat model that the settings name; None is one of its own.
-
-    Raises:
-        UserError: a model cannot be opened, changed or asked.
     """
     settings = settings or SimilaritySettings()
     similarities: Similarities
@@ -119,9 +112,8 @@ def _open(settings: SimilaritySettings) -> CachedEncoder:
 
 def _comparisons(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
     """List the sentences to compare: those of each pair, and of its reference if it has one."""
-    comparisons = [(pair.first, pair.second) for pair in pairs]
-    comparisons += [pair.reference for pair in pairs if pair.reference]
-    return list(dict.fromkeys(comparisons))
+    own = ((pair.first, pair.second) for pair in pairs)
+    return [*dict.fromkeys([*own, *(pair.reference for pair in pairs if pair.reference)])]
 
 
 def compare(
@@ -130,10 +122,7 @@ def compare(
     """Compute the cosines of the pairs and of their references, in [-1, 1].
 
     Each window of a sentence that is longer than the encoder reads counts by the other's best one;
-    the cosine is the mean of both sides' means.
-
-    Args:
-        as_read: changes a sentence before it is encoded, as :func:`reader` does.
+    the cosine is the mean of both sides' means. Sentences are encoded ``as_read``.
     """
     comparisons = _comparisons(pairs)
     sentences = list(dict.fromkeys(sentence for pair in comparisons for sentence in pair))
@@ -154,9 +143,6 @@ def rate(
 
     If a reply contains no such number, the model is asked again at temperature 1. After
     :data:`ATTEMPTS` the pair is left out.
-
-    Raises:
-        UserError: the model cannot be asked.
     """
     comparisons = _comparisons(pairs)
     ratings = converse([_rating(pair, prompts, seed) for pair in comparisons], llm)
@@ -178,9 +164,8 @@ def _rating(pair: tuple[str, str], prompts: Prompts, seed: int) -> Conversation[
         rating = read_rating(without_words(reply.text, pair))
         return Reading(rating, rating is not None, rating is not None)
 
-    def again(_: Question, __: Reply, asked: int) -> Question | None:
-        more = asked < ATTEMPTS
-        return replace(first, temperature=1.0, seed=seed + asked) if more else None
+    def again(_: Question, __: Reply, count: int) -> Question | None:
+        return replace(first, temperature=1.0, seed=seed + count) if count < ATTEMPTS else None
 
     (rating,) = yield from ask_until([first], read, again)
     return rating
@@ -203,13 +188,10 @@ def correlate(
     The gold of a pair with a reference is the similarity that the model predicts for the reference.
     Pairs without a gold or without a rating are left out.
 
-    Args:
-        seed: of the bootstrap over the pairs that gives 95 % intervals; None gives no intervals.
-
     Returns:
         ``language, subset, n, spearman``, a row for each language and each subset of pairs (all,
-        idiom, sts); if there are several languages, also for all of them together (``"all"``). The
-        correlation is NaN if all predictions or all golds are equal. With a ``seed`` also
+        idiom, sts); if there are several languages, also for ``all`` of them together. Equal
+        predictions or golds correlate by NaN. With a ``seed`` of a bootstrap over the pairs also
         ``spearman_low`` and ``spearman_high``, NaN for fewer than 3 pairs.
     """
     table = pd.DataFrame(
@@ -230,47 +212,35 @@ def correlate(
         idioms = part["idiom"]
         for subset, group in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
             if len(group):
-                correlation = spearman(group["predicted"], group["gold"])
-                row: list[object] = [language, subset, len(group), correlation]
-                if seed is not None and math.isnan(correlation):
-                    row += [math.nan, math.nan]
-                elif seed is not None:  # see admire.metrics.figures.interval
+                correlation, ends = spearman(group["predicted"], group["gold"]), (math.nan,) * 2
+                if seed is not None and not math.isnan(correlation):
                     sides = (group[side].tolist() for side in ("predicted", "gold"))
                     resampled = [resampled_spearman(*sides)]
                     (ends,) = bootstrap_intervals(resampled, len(group), seed=seed)
-                    row += interval(correlation, len(group), ends, share=False)
-                rows.append(row)
-    ends_columns = [] if seed is None else ["spearman_low", "spearman_high"]
-    return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman", *ends_columns])
+                    ends = interval(correlation, len(group), ends, share=False)
+                rows.append((language, subset, len(group), correlation, *ends))
+    columns = ["language", "subset", "n", "spearman", "spearman_low", "spearman_high"]
+    return pd.DataFrame(rows, columns=columns)[columns[: 4 if seed is None else 6]]
 
 
 def list_hard_pairs(pairs: Sequence[Pair], submissions: Sequence[Path]) -> pd.DataFrame:
-    """Return the pairs of similarity 1 that all models rate below 0.6 (ChengyuSTS, table 7).
-
-    Args:
-        submissions: what :func:`write_similarities` wrote for each model.
-
-    Returns:
-        ``id, idiom, first, second``, and for each submission a column with the similarities.
-
-    Raises:
-        UserError: a file is no such submission, or is about other pairs.
-    """
-    models: dict[str, Similarities] = {}
+    """Return the pairs of similarity 1 that all models rate below 0.6 (ChengyuSTS, table 7), with
+    the similarities in each model's submission, a file of :func:`write_similarities`."""
+    models: dict[str, list[float]] = {}
     for path in submissions:  # only IDs are compared, because a submission has no sentences
         rated = [
             read_as(_Rated, row, f"{path}, row {number}")
             for number, row in numbered_rows(read_table(path, SUBMISSION))
         ]
         if [row.name for row in rated] != [pair.name for pair in pairs]:
-            right = "Give what admire sts --out wrote for the same data."
-            raise UserError(f"{path}: is about other pairs. {right}", "hard")
-        by_pair = zip(pairs, rated, strict=True)
-        models[str(path)] = {(p.first, p.second): row.similarity for p, row in by_pair}
-    same = [
-        (p, [m[p.first, p.second] for m in models.values()]) for p in pairs if p.similarity == 1
+            cure = "Give what admire sts --out wrote for the same data."
+            raise UserError(f"{path}: is about other pairs. {cure}", "hard")
+        models[str(path)] = [row.similarity for row in rated]
+    rows = [
+        (pair.name, pair.mwe, pair.first, pair.second, *own)
+        for pair, *own in zip(pairs, *models.values(), strict=True)
+        if pair.similarity == 1 and max(own) < 0.6
     ]
-    rows = [(p.name, p.mwe, p.first, p.second, *own) for p, own in same if max(own) < 0.6]
     return pd.DataFrame(rows, columns=["id", "idiom", "first", "second", *models])
 
 
@@ -305,14 +275,8 @@ def resampled_spearman(a: Sequence[float], b: Sequence[float]) -> Statistic:
 def write_similarities(
     path: Path, pairs: Sequence[Pair], similarities: Similarities, setting: TrainingSetting
 ) -> None:
-    """Write a submission to Task 2B, with the columns of :data:`SUBMISSION`.
-
-    Args:
-        setting: whether the model was trained on the task's data.
-
-    Raises:
-        UserError: a pair was not rated, or the file cannot be written.
-    """
+    """Write a submission to Task 2B, see :data:`SUBMISSION`; a pair without a rating is a
+    UserError."""
     missing = [pair.name for pair in pairs if (pair.first, pair.second) not in similarities]
     if missing:
         raise UserError(

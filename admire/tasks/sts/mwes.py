@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,29 +15,12 @@ def token(mwe: str) -> str:
     return "ID" + re.sub(r"[\W_]+", "", mwe.casefold()) + "ID"
 
 
-def mark(sentence: str, mwe: str) -> str:
-    """Replace each use of the expression by its token, in upper and in lower case."""
-    return _pattern(mwe).sub(token(mwe), sentence)
-
-
-@lru_cache(maxsize=4096)
-def _pattern(mwe: str) -> re.Pattern[str]:
-    words = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", mwe.strip())))
-    # Chinese has no spaces between words, so letters may stand next to an expression.
-    before, after = ("", "") if re.match(r"[\u3400-\u9fff]", mwe) else (r"(?<!\w)", r"(?!\w)")
-    return re.compile(before + words + after, re.IGNORECASE)
-
-
 def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
-    """Add a token for each expression to the model's vocabulary.
+    """Add a token for each expression to the model's vocabulary; return the weights' name.
 
     The vector of a new token is at first the mean of the vectors of the expression's tokens, so the
     untrained model gives nearly the same similarities as before. In training, only the vectors of
-    these tokens change, not those of other tokens. They can therefore have a higher learning rate
-    than the rest of the model.
-
-    Returns:
-        The name of the model's weights that hold the vectors of tokens.
+    these tokens change, so they can have a higher learning rate than the rest of the model.
     """
     import torch
 
@@ -65,17 +47,18 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
 
 
 def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that replaces expressions in a sentence by their tokens.
-
-    It replaces only expressions that the model has a token for; longer expressions come first. If
-    the model has no such tokens, the function returns each sentence unchanged.
-    """
-    added = model.tokenizer.get_added_vocab()
-    owned = sorted({m for m in mwes if token(m) in added}, key=lambda m: (-len(m), m))
+    """Return a function that replaces each use of expressions in a sentence by their tokens, in
+    upper and in lower case, longer expressions first, if the model has a token for them."""
+    added, patterns = model.tokenizer.get_added_vocab(), {}
+    for mwe in sorted({m for m in mwes if token(m) in added}, key=lambda m: (-len(m), m)):
+        words = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", mwe.strip())))
+        # Chinese has no spaces between words, so letters may stand next to an expression.
+        apart = words if re.match(r"[\u3400-\u9fff]", mwe) else rf"(?<!\w){words}(?!\w)"
+        patterns[re.compile(apart, re.IGNORECASE)] = token(mwe)
 
     def read(sentence: str) -> str:
-        for mwe in owned:
-            sentence = mark(sentence, mwe)
+        for pattern, name in patterns.items():
+            sentence = pattern.sub(name, sentence)
         return sentence
 
     return read

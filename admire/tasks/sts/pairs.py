@@ -22,23 +22,18 @@ Cells = dict[str, str]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sentences to compare.
-
-    Attributes:
-        name: the row's ID.
-        language: its tag, in lower case.
-        similarity: in [0, 1]; None if it is not known, or the pair has a reference.
-        reference: two sentences. The model should give this pair the similarity that it gives them.
-        mwe: the expression that ``first`` uses; None for pairs of plain STS.
-    """
+    """Two sentences to compare, with the row's ID and the tag of the language, in lower case."""
 
     name: str
     language: str
     first: str
     second: str
     similarity: float | None = None
+    """In [0, 1]; None if it is not known, or the pair has a reference."""
     reference: tuple[str, str] | None = None
+    """Two sentences. The model should give this pair the similarity that it gives them."""
     mwe: str | None = None
+    """The expression that ``first`` uses; None for pairs of plain STS."""
 
     @property
     def gold(self) -> bool:
@@ -48,23 +43,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class Group:
-    """A sentence with its paraphrases.
-
-    Attributes:
-        correct: paraphrases that mean the same.
-        incorrect: paraphrases that replace the expression by words with another meaning.
-        language: its tag, in lower case.
-        mwe: the expression that the sentence uses, if any.
-    """
+    """A sentence with its paraphrases, and the expression that it uses, if any."""
 
     sentence: str
     correct: tuple[str, ...]
+    """Paraphrases that mean the same."""
     incorrect: tuple[str, ...]
+    """Paraphrases that replace the expression by words with another meaning."""
     language: str
     mwe: str | None = None
 
-
-# ------------------------------------------------------------------------------------ pairs
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentence and all of its paraphrases."""
+        return (self.sentence, *self.correct, *self.incorrect)
 
 
 NoneIfEmpty = BeforeValidator(lambda cell: None if cell in ("", "None") else cell)
@@ -72,6 +64,7 @@ Sentence = Annotated[Text, Limit("sentence")]
 Language = Annotated[Literal["en", "pt", "gl", "zh"], BeforeValidator(str.lower)]
 UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Similarity = Annotated[UpToOne | None, NoneIfEmpty]
+Expression = Annotated[Annotated[str, Limit("compound")] | None, NoneIfEmpty]
 
 COLUMNS = {
     "score": "score split sentence1 sentence2",
@@ -80,7 +73,6 @@ COLUMNS = {
     "MWE1": "MWE1 ID Language sentence1 sentence2",
 }
 """The columns of a file, by the one that identifies its format."""
-
 
 SPLITS = ("train", "dev", "test")
 """The files of a folder with pairs, by their names without ``.csv``."""
@@ -93,9 +85,7 @@ class _Row(BaseModel):
     language: Language = Field(alias="Language")
     first: Sentence = Field(validation_alias=AliasChoices("sentence1", "sentence_1", "S", "t"))
     second: Sentence = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
-    mwe: Annotated[Annotated[str, Limit("compound")] | None, NoneIfEmpty] = Field(
-        None, alias="MWE1"
-    )
+    mwe: Expression = Field(None, alias="MWE1")
     sim: Similarity = None
     score: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] | None = Field(
         None, validation_alias=AliasChoices("score", "similarity")
@@ -105,9 +95,8 @@ class _Row(BaseModel):
 
     def pair(self) -> Pair:
         similarity = self.sim if self.score is None else self.score / 5
-        reference = None
-        if similarity is None and "alternative_1" in self.model_fields_set:
-            reference = self.alternative_1, self.alternative_2
+        refers = similarity is None and "alternative_1" in self.model_fields_set
+        reference = (self.alternative_1, self.alternative_2) if refers else None
         sentences = self.first, self.second
         return Pair(self.name, self.language, *sentences, similarity, reference, self.mwe)
 
@@ -132,15 +121,11 @@ def read_pairs(
     - ChengyuSTS: ``S, A_c, A_i, sim``, the idiom in ``{}`` in ``S`` or in a column ``idiom``. A row
       with both paraphrases and no ``sim`` compares sim(S, A_i) with sim(A_c, A_i). This format is
       inferred from the examples in the paper (table 6): its authors' files were not at hand.
-    - STS Benchmark: ``split, score, sentence1, sentence2`` in a ``.tsv``, all of it or one
-      ``split`` (train, dev, test). Scores are divided by 5.
-    - ASSIN2: an ``.xml``. Scores are divided by 5.
+    - STS Benchmark: ``split, score, sentence1, sentence2`` in a ``.tsv``, and ASSIN2, an ``.xml``;
+      scores are divided by 5.
 
     A folder has a file for each split: ``train.csv``, ``dev.csv`` and ``test.csv``. Without a
-    ``split`` all of them are read.
-
-    Args:
-        limit: return only the first pairs of each file; None returns all.
+    ``split`` all of them are read; with a ``limit`` only the first pairs of each file.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -220,8 +205,7 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
         if by_name.setdefault(pair.name, pair) is not pair:
             raise UserError(f"{path}, ID: '{pair.name}' appears twice.")
     unscored = set(by_name)
-    table = read_table(gold, ("ID", "sim", "otherID"))
-    for number, cells in numbered_rows(table):
+    for number, cells in numbered_rows(read_table(gold, ("ID", "sim", "otherID"))):
         where = f"{gold}, row {number}"
         row = read_as(_Gold, cells, where)
         if row.name not in unscored:
@@ -233,33 +217,21 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
             if row.other not in by_name:
                 raise UserError(f"{where}, otherID: '{row.other}' is not in {path}.")
             reference = by_name[row.other].first, by_name[row.other].second
-        pair = replace(by_name[row.name], similarity=row.sim, reference=reference)
-        by_name[row.name] = pair
+        by_name[row.name] = replace(by_name[row.name], similarity=row.sim, reference=reference)
     return list(by_name.values())
 
 
 def count_pairs(pairs: Sequence[Pair]) -> pd.DataFrame:
-    """Count pairs as ChengyuSTS does (table 5).
-
-    Returns:
-        ``subset`` (all, idiom, sts), ``idioms`` (different ones), ``homogeneous`` (of similarity
-        1), ``adversarial`` (the others), ``total``.
-    """
-    subsets = {
-        "all": pairs,
-        "idiom": [pair for pair in pairs if pair.mwe],
-        "sts": [pair for pair in pairs if not pair.mwe],
-    }
+    """Count pairs as ChengyuSTS does (table 5): ``subset`` (all, idiom, sts), ``idioms`` (different
+    ones), ``homogeneous`` (of similarity 1), ``adversarial`` (the others), ``total``."""
+    idiom, sts = ([pair for pair in pairs if bool(pair.mwe) is uses] for uses in (True, False))
     rows = []
-    for name, part in subsets.items():
+    for name, part in (("all", pairs), ("idiom", idiom), ("sts", sts)):
         same = sum(pair.similarity == 1 for pair in part)
         idioms = {pair.mwe for pair in part if pair.mwe}
         rows.append((name, len(idioms), same, len(part) - same, len(part)))
     columns = ["subset", "idioms", "homogeneous", "adversarial", "total"]
     return pd.DataFrame(rows, columns=columns)
-
-
-# ----------------------------------------------------------------------------------- groups
 
 
 def read_groups(path: Path, *, merged: bool = True) -> list[Group]:
@@ -270,9 +242,6 @@ def read_groups(path: Path, *, merged: bool = True) -> list[Group]:
 
     Args:
         merged: whether rows of ChengyuSTS with the same sentence are one group, as Task 2B's are.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
     """
     path = path / "train.csv" if path.is_dir() else path
     kind, rows = _rows(path)

@@ -25,19 +25,15 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a sentence encoder learns from.
-
-    Attributes:
-        groups: sentences with paraphrases; empty for objectives that learn from pairs.
-        pairs: with similarities. Objectives that learn from groups mix them in.
-        validation: pairs to choose the epoch by.
-        mwes: expressions to make tokens of besides those of groups and pairs.
-    """
+    """What a sentence encoder learns from, and the pairs to choose the epoch by."""
 
     groups: Sequence[Group]
+    """Sentences with paraphrases; empty for objectives that learn from pairs."""
     pairs: Sequence[Pair]
+    """With similarities. Objectives that learn from groups mix them in."""
     validation: Sequence[Pair]
     mwes: Sequence[str] = ()
+    """Expressions to make tokens of besides those of groups and pairs."""
 
 
 def read_training_data(
@@ -53,21 +49,14 @@ def read_training_data(
 ) -> TrainingData:
     """Read what an objective learns from; without a validation file, hold some of it out.
 
-    Args:
-        data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
-            and of folders the split ``train`` is read, and ``dev`` to validate on.
-        sts, leave_out, mwes, validation, validation_gold: see :class:`SentenceFiles`.
-        seed: of what is held out.
-
-    Raises:
-        UserError: a file cannot be used, or nothing is left to validate on.
+    Data are files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
+    and of folders the split ``train`` is read, and ``dev`` to validate on. The other files are as
+    in :class:`SentenceFiles`.
     """
-    from_pairs = objective in FROM_PAIRS
     merged = objective != "simcse"  # which learns from rows (ChengyuSTS, section 4.2)
-    paths = [] if from_pairs else data
-    groups = [group for path in paths for group in read_groups(path, merged=merged)]
-    sources = [*data, *sts] if from_pairs else sts
-    pairs = [pair for path in sources for pair in read_pairs(path, split="train")]
+    of_groups, of_pairs = ((), (*data, *sts)) if objective in FROM_PAIRS else (data, sts)
+    groups = [group for path in of_groups for group in read_groups(path, merged=merged)]
+    pairs = [pair for path in of_pairs for pair in read_pairs(path, split="train")]
     for path in leave_out:
         pairs = without(pairs, read_pairs(path))
     if validation:
@@ -87,9 +76,6 @@ def read_training_data(
     return TrainingData(groups, pairs, held, list(filter(None, expressions)))
 
 
-# -------------------------------------------------------------------------------------- training
-
-
 def labelled(groups: Sequence[Group]) -> list[Row]:
     """Label sentences; those with the same label mean the same (He et al., table 1).
 
@@ -101,20 +87,17 @@ def labelled(groups: Sequence[Group]) -> list[Row]:
     free = 0
     for group in groups:
         label = first.setdefault(group, free)
-        for sentence in (group.sentence, *group.correct):
-            rows.append({"sentence": sentence, "label": label})
-        for number, sentence in enumerate(group.incorrect, start=label + 1):
-            rows.append({"sentence": sentence, "label": number})
-        if label == free:
-            free += 1 + len(group.incorrect)
+        labels = [label] * (1 + len(group.correct))
+        labels += range(label + 1, label + 1 + len(group.incorrect))
+        pairs = zip(group.sentences, labels, strict=True)
+        rows += [{"sentence": sentence, "label": number} for sentence, number in pairs]
+        free = max(free, 1 + labels[-1])
     return rows
 
 
 def repeated(groups: Sequence[Group], times: int) -> list[Group]:
-    """Repeat the groups of each expression that has fewer than ``times`` of them.
-
-    Else the expressions that the task tests, which are seen only once, would be learned less.
-    """
+    """Repeat the groups of each expression that has fewer than ``times`` of them, so that those
+    that the task tests, which are seen only once, are learned as well."""
     expressions = [(group.language, (group.mwe or "").casefold()) for group in groups]
     counts = Counter(expressions)
     return [
@@ -122,15 +105,6 @@ def repeated(groups: Sequence[Group], times: int) -> list[Group]:
         for turn in range(times)
         for group, expression in zip(groups, expressions, strict=True)
         if turn == 0 or (group.mwe and turn < times // counts[expression])
-    ]
-
-
-def equal(groups: Sequence[Group]) -> list[Row]:
-    """Pair each sentence with each of its correct paraphrases, with the similarity 1."""
-    return [
-        {"first": group.sentence, "second": correct, "label": 1.0}
-        for group in groups
-        for correct in group.correct
     ]
 
 
@@ -156,29 +130,22 @@ def self_labelled(
     sim(S, i) is what the untrained model says of sim(c, i).
     """
     pairs = as_pairs(groups)
-    labels = similarities(pairs)
+    compared = similarities(pairs)
+    labels = [compared[p.reference] if p.reference else p.similarity for p in pairs]
     return [
-        {
-            "first": pair.first,
-            "second": pair.second,
-            "label": labels[pair.reference] if pair.reference else pair.similarity,
-        }
-        for pair in pairs
+        {"first": pair.first, "second": pair.second, "label": label}
+        for pair, label in zip(pairs, labels, strict=True)
     ]
 
 
 def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Row]:
-    """Make triples for supervised SimCSE (ChengyuSTS, section 4.2).
+    """Make triples for supervised SimCSE (ChengyuSTS, section 4.2), of groups of a row each.
 
     A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
     missing negative is replaced by the sentence of another group, drawn at random.
-
-    Args:
-        groups: of a row each, as :func:`read_groups` returns them if they are not merged, so that
-            they are the paper's instances.
     """
-    places = {sentence: k for k, sentence in enumerate(dict.fromkeys(g.sentence for g in groups))}
-    sentences = [*places]
+    sentences = [*dict.fromkeys(group.sentence for group in groups)]
+    places = {sentence: k for k, sentence in enumerate(sentences)}
     rows: list[Row] = []
     for group in groups:
         negatives = group.incorrect
@@ -198,8 +165,7 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
 def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
     """Shuffle groups, but with each thousand sorted by length.
 
-    The sentences of a group must stay together, so batches are made of neighbouring rows. With this
-    order they have similar lengths and need little padding, which halves the time of an epoch.
+    Batches are made of neighbouring rows, which thus need little padding: half the time an epoch.
     """
     return _sorted_by_thousands(groups, [len(group.sentence) for group in groups], rng)
 
@@ -224,18 +190,14 @@ def _sorted_by_thousands(
     return [entries[k] for part in parts for k in sorted(part, key=lambda k: sizes[k])]
 
 
-# ------------------------------------------------------------------------------------ validation
-
-
 def hold_out_groups(
     groups: Sequence[Group], share: float = 0.1, seed: int = 0
 ) -> tuple[list[Group], list[Pair]]:
     """Split into groups to train on, and pairs of the other groups to validate on.
 
-    A share of the expressions is held out, except for one group of each if it has several. This is
-    like the task's fine-tune setting, whose training data has one sentence of each sense that is
-    tested. Groups without an expression are held out one by one. Groups that share a sentence with
-    a held-out group are dropped.
+    A share of the expressions is held out, except for one group of each if it has several, as in
+    the task's fine-tune setting. Groups without an expression are held out one by one. Groups that
+    share a sentence with a held-out group are dropped.
     """
     rng = np.random.default_rng(seed)
     by_mwe: dict[str, list[Group]] = {}
@@ -243,37 +205,30 @@ def hold_out_groups(
         by_mwe.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
     names = sorted(by_mwe)
     held = {names[k] for k in rng.permutation(len(names))[: round(share * len(names))]}
-    kept: list[Group] = []
-    tested: list[Group] = []
+    kept, tested = list[Group](), list[Group]()
     for name, same_mwe in by_mwe.items():
         order = [same_mwe[k] for k in rng.permutation(len(same_mwe))]
         count = min(1, len(order) // 2) if name in held else len(order)
         kept += order[:count]
         tested += order[count:]
-    unseen = {sentence for group in tested for sentence in _sentences(group)}
-    return [g for g in kept if unseen.isdisjoint(_sentences(g))], as_pairs(tested)
-
-
-def _sentences(group: Group) -> tuple[str, ...]:
-    return (group.sentence, *group.correct, *group.incorrect)
+    unseen = {sentence for group in tested for sentence in group.sentences}
+    return [g for g in kept if unseen.isdisjoint(g.sentences)], as_pairs(tested)
 
 
 def as_pairs(groups: Sequence[Group]) -> list[Pair]:
     """Make the pairs of Task 2B from its groups.
 
     A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
-    should be as similar as the correct and the incorrect paraphrase.
+    should be as similar as the correct and the incorrect paraphrase, or 0 without a correct one.
     """
     pairs: list[Pair] = []
     for number, group in enumerate(groups):
-        pair = Pair(f"{number}", group.language, group.sentence, "", mwe=group.mwe)
+        similarity = None if group.correct else 0.0
+        pair = Pair(f"{number}", group.language, group.sentence, "", similarity, mwe=group.mwe)
         pairs += [replace(pair, second=correct, similarity=1.0) for correct in group.correct]
         for incorrect in group.incorrect:
-            if group.correct:
-                similar = replace(pair, reference=(group.correct[0], incorrect))
-            else:
-                similar = replace(pair, similarity=0.0)
-            pairs.append(replace(similar, second=incorrect))
+            reference = (group.correct[0], incorrect) if group.correct else None
+            pairs.append(replace(pair, second=incorrect, reference=reference))
     return pairs
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from admire.core.options import (
-    EncoderDevice,
-    LlmUrl,
-    Option,
-    PromptFolder,
-    ReadingOfLongTexts,
-    RemoteCode,
-    SampleSeed,
-)
+from admire.core import options as opt
+from admire.core.options import Option
 from admire.core.schema import Count, Positive, Weight, settings
 from admire.encoders.training_settings import (
     DATA,
@@ -38,11 +31,8 @@ Objective = Literal[
     "classification",
     "cosent",
 ]
-"""``adaptive`` and ``multi-negative`` are He et al.'s (section 3, equation 5); ``triplet+ranking``
-(fine-tune setting), ``regression``, ``classification`` and ``cosent`` (pre-train setting) are
-YNU-HPCC's; ``self-labelled`` is their baseline in the fine-tune setting (section 2.2); ``simcse``
-is ChengyuSTS's (equation 2); ``consistent`` is ours, see
-:class:`admire.tasks.sts.training.ConsistencyLoss`."""
+"""Whose they are, :attr:`SentenceTraining.objective` says; see He et al., section 3, YNU-HPCC,
+section 2.2, ChengyuSTS, equation 2, and :class:`admire.tasks.sts.training.ConsistencyLoss`."""
 
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities. The others learn from groups."""
@@ -73,9 +63,8 @@ class VectorSettings:
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that are not the model's own way."""
-        values = {own.name: getattr(self, own.name) for own in fields(VectorSettings)}
-        usual = VectorSettings()
-        return {name: v for name, v in values.items() if v != getattr(usual, name)}
+        usual = vars(VectorSettings())
+        return {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
 
 
 @settings(frozen=True, kw_only=True)
@@ -86,12 +75,12 @@ class SimilaritySettings(VectorSettings):
     """Encoder of texts: e5 or sbert:…"""
     llm: Annotated[str | None, Option("Chat models and costs", completes="chat")] = None
     """Chat model that rates the pairs in place of an encoder."""
-    long_texts: ReadingOfLongTexts = "parts"
-    llm_url: LlmUrl = None
-    device: EncoderDevice = "auto"
-    trust_remote_code: RemoteCode = False
-    prompts: PromptFolder = None
-    seed: SampleSeed = 0
+    long_texts: opt.ReadingOfLongTexts = "parts"
+    llm_url: opt.LlmUrl = None
+    device: opt.EncoderDevice = "auto"
+    trust_remote_code: opt.RemoteCode = False
+    prompts: opt.PromptFolder = None
+    seed: opt.SampleSeed = 0
 
 
 @settings(frozen=True)

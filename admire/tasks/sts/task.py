@@ -68,18 +68,14 @@ class SimilarityTask(Task):
 
     @classmethod
     def training(cls) -> Sequence[Any]:
-        """See :class:`Task`."""
         return SentenceTraining, FitSettings, SentenceFiles, StartEncoder, CONFIG_FILE
 
     def run(
         self, data: Data | Sequence[Data], settings: Values, session: Session | None = None
     ) -> Result:
-        """See :class:`Task`. The figures are those of each language and subset of pairs.
+        """Compare the pairs of all data together; a row for each language and subset of pairs.
 
-        With ``count`` they are the numbers of pairs, and with ``hard`` a row for each hard pair.
-
-        Args:
-            data: a file or folder; the pairs of several are measured together.
+        With ``count`` the figures are the numbers of pairs, with ``hard`` the hard pairs.
         """
         from admire.core.storage import check_file
         from admire.tasks.sts.evaluation import (
@@ -108,12 +104,11 @@ class SimilarityTask(Task):
         return Result(as_rows(measured.correlations), record, written)
 
     def effective(self, settings: Values) -> Values:
-        """See :class:`Task`. A chat model takes the place of the encoder; counts need neither."""
+        """Leave the encoder out if a chat model takes its place; counts need neither."""
         opens = not any(settings.get(name) for name in ("llm", "count", "hard"))
         return settings if opens else {**settings, "encoder": None}
 
     def rehearse(self, data: Data | Sequence[Data], settings: Values, session: DryRun) -> None:
-        """See :class:`Task`."""
         from admire.tasks.sts.evaluation import measure_similarity
 
         own = make(SimilaritySettings, settings)
@@ -121,7 +116,7 @@ class SimilarityTask(Task):
             measure_similarity(_read(data, make(PairFiles, settings)), own, session=session)
 
     def train(self, data: Sequence[Path], settings: Values) -> Result:
-        """Fine-tune a sentence encoder; see :class:`Task`. A row of figures for each epoch."""
+        """Fine-tune a sentence encoder. A row of figures for each epoch."""
         import pandas as pd
 
         from admire.core.storage import check_folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import (
     TrainingData,
     dealt,
-    equal,
     filled_triples,
     labelled,
     mixed,
@@ -47,12 +46,11 @@ with needs_extra("finetune", "Fine-tuning"):
 class AdaptiveTripletLoss(torch.nn.Module):
     """He et al.'s triplet loss on cosines, over triplets that a miner finds (sections 3.1 to 3.3).
 
-    Two sentences with the same label are anchor and positive; a sentence with another label is a
-    negative. The miner keeps a triplet if the negative is less than ``miner_margin`` farther from
-    the anchor than the positive, in Euclidean distance of unit vectors. The loss of a triplet is
-    max(cos(a, n) − cos(a, p) + margin, 0). The losses above 0 are averaged, as
-    pytorch-metric-learning does it. With ``multi_negative`` the losses of all negatives of an
-    (anchor, positive) pair are added, and the sums are averaged over these pairs (equation 5).
+    Two sentences with the same label are anchor and positive; one with another label is a negative.
+    The miner keeps a triplet if the negative is less than ``miner_margin`` farther from the anchor
+    than the positive, in Euclidean distance of unit vectors. The losses above 0, which are
+    cos(a, n) − cos(a, p) + margin, are averaged. With ``multi_negative`` the losses of all
+    negatives of an (anchor, positive) pair are added, and the sums averaged (equation 5).
     """
 
     def __init__(
@@ -67,16 +65,13 @@ class AdaptiveTripletLoss(torch.nn.Module):
         with needs_extra("finetune", "The triplet loss"):
             from pytorch_metric_learning import distances, losses, miners
 
-        self.model = model
-        self.multi_negative = multi_negative
-        self.margin = margin
+        self.model, self.margin, self.multi_negative = model, margin, multi_negative
         self.miner = miners.TripletMarginMiner(
             margin=miner_margin, distance=distances.LpDistance(normalize_embeddings=True)
         )
         self.loss = losses.TripletMarginLoss(margin=margin, distance=distances.CosineSimilarity())
 
     def forward(self, features: Sequence[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of a batch: features of one column of sentences, and their labels."""
         return self.of_vectors(self.model(features[0])["sentence_embedding"], labels)
 
     def of_vectors(self, vectors: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -89,20 +84,18 @@ class AdaptiveTripletLoss(torch.nn.Module):
         if not len(anchors):
             return vectors.sum() * 0
         cosines = functional.normalize(vectors) @ functional.normalize(vectors).T
-        each = cosines[anchors, negatives] - cosines[anchors, positives] + self.margin
+        losses = cosines[anchors, negatives] - cosines[anchors, positives] + self.margin
         couples = len(set(zip(anchors.tolist(), positives.tolist(), strict=True)))
-        total: torch.Tensor = each.clamp(min=0).sum()
-        return total / couples
+        return losses.clamp(min=0).sum() / couples
 
 
 class ConsistencyLoss(torch.nn.Module):
-    """The task's own gold (He et al., equation 3) as a loss over triples (S, c, i).
+    """The task's own gold (He et al., equation 3) as a loss over triples (S, c, i) of a sentence, a
+    correct and an incorrect paraphrase. No paper has it.
 
-    S is a sentence, c a correct and i an incorrect paraphrase of it. There are two terms. CoSENT
-    puts every cos(S, c) of a batch above every cos(S, i) and every cos(c, i): Spearman's
-    correlation compares pairs of different sentences too, but a triplet loss only compares within
-    one triple. The mean of (cos(S, i) − cos(c, i))² makes these two equal, as the gold of an
-    incorrect pair demands. This loss is ours; no paper has it.
+    CoSENT puts every cos(S, c) of a batch above every cos(S, i) and every cos(c, i), as Spearman's
+    correlation compares pairs of different sentences too. The mean of (cos(S, i) − cos(c, i))²
+    makes these two equal, as the gold of an incorrect pair demands.
     """
 
     def __init__(self, model: SentenceTransformer, scale: float, margin: float):
@@ -112,7 +105,6 @@ class ConsistencyLoss(torch.nn.Module):
     def forward(
         self, features: Sequence[dict[str, Any]], labels: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Compute the loss of a batch: features of sentences, correct and incorrect paraphrases."""
         return self.of_vectors(*(self.model(column)["sentence_embedding"] for column in features))
 
     def of_vectors(
@@ -147,20 +139,16 @@ def train_sentences(
 
     Objectives that learn from groups can have pairs of plain STS mixed in, by CoSENT, so that the
     model keeps general similarity. Sentences and their correct paraphrases are then added to these
-    pairs, with the similarity 1, because the objectives themselves never compare a correct
-    paraphrase with other pairs.
+    pairs, with the similarity 1, because the objectives never compare them with other pairs.
 
     Returns:
         Spearman's correlation before training and after each epoch, over ``all`` validation pairs,
         over those with an ``idiom`` and over those of plain ``sts``.
-
-    Raises:
-        UserError: there is nothing for the objective to learn from or to make tokens of, the model
-            cannot be changed as the settings say, or ``out`` cannot be written.
     """
     groups, pairs, validation = data.groups, data.pairs, data.validation
-    _check(data, settings)
-    expressions = _expressions(data)
+    mentioned = (*(group.mwe for group in groups), *(pair.mwe for pair in pairs), *data.mwes)
+    expressions = {mwe for mwe in mentioned if mwe}
+    _check(data, settings, expressions)
     encoder.claim()
     model = encoder.model
     change_vectors(model, settings)
@@ -171,11 +159,8 @@ def train_sentences(
     read = mwes.reader(model, expressions)
     prompt = query_prompt(model)
 
-    def prepared(rows: Sequence[Row]) -> list[dict[str, Any]]:
-        return [
-            {name: prompt + read(v) if isinstance(v, str) else v for name, v in row.items()}
-            for row in rows
-        ]
+    def prepared(row: Row) -> dict[str, Any]:
+        return {name: prompt + read(v) if isinstance(v, str) else v for name, v in row.items()}
 
     def similarities(pairs: Sequence[Pair]) -> Similarities:
         return compare(pairs, encoder, read)
@@ -188,7 +173,7 @@ def train_sentences(
         return figures | {"all": float(np.nan_to_num(figures["all"], nan=-1.0))}
 
     tasks = _tasks(model, repeated(groups, settings.repeat), pairs, settings, similarities)
-    rows = {name: prepared(raw_rows) for name, (raw_rows, _) in tasks.items()}
+    rows = {name: [*map(prepared, raw_rows)] for name, (raw_rows, _) in tasks.items()}
     losses = {name: loss for name, (_, loss) in tasks.items()}
     return fine_tune(
         model,
@@ -201,14 +186,14 @@ def train_sentences(
     )
 
 
-def _check(data: TrainingData, settings: SentenceTraining) -> None:
-    """Check settings against the data."""
+def _check(data: TrainingData, settings: SentenceTraining, expressions: Collection[str]) -> None:
+    """Check settings against the data and the expressions in it."""
     objective, groups, pairs = settings.objective, data.groups, data.pairs
     from_pairs = objective in FROM_PAIRS
     if not (pairs if from_pairs else groups):
         needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
         raise UserError(f"'{objective}' needs {needed} to learn from.", "objective")
-    if settings.mwe_tokens and not _expressions(data):
+    if settings.mwe_tokens and not expressions:
         raise UserError("The data name no expressions to make tokens of.", "mwe_tokens")
     if data.mwes and not settings.mwe_tokens:
         raise UserError("Expressions become tokens only where that is on.", "mwes", "mwe_tokens")
@@ -218,11 +203,6 @@ def _check(data: TrainingData, settings: SentenceTraining) -> None:
         raise UserError("Pairs to learn from need similarities of their own.")
 
 
-def _expressions(data: TrainingData) -> set[str]:
-    mwes = (*(group.mwe for group in data.groups), *(pair.mwe for pair in data.pairs))
-    return {mwe for mwe in (*mwes, *data.mwes) if mwe}
-
-
 def _tasks(
     model: SentenceTransformer,
     groups: Sequence[Group],
@@ -230,11 +210,7 @@ def _tasks(
     settings: SentenceTraining,
     similarities: Callable[[Sequence[Pair]], Similarities],
 ) -> dict[str, tuple[list[Row], torch.nn.Module]]:
-    """Return rows and loss of each task, by its name; the tasks are learned together.
-
-    Args:
-        similarities: compares pairs by the untrained model.
-    """
+    """Return rows and loss of each task, by its name; the tasks are learned together."""
     rng = np.random.default_rng(settings.fit.seed)
     objective, scale = settings.objective, 1 / settings.temperature
     margin = MARGINS.get(objective, 0.0) if settings.margin is None else settings.margin
@@ -243,22 +219,17 @@ def _tasks(
     shuffled = settings.shuffle and BATCHES[objective] == "neighbours"
     order = dealt(groups, rng) if shuffled else groups
     if objective in TRIPLET_LOSSES:
-        triplets = AdaptiveTripletLoss(
-            model,
-            miner_margin=settings.miner_margin,
-            margin=margin,
-            multi_negative=objective == "multi-negative",
-        )
-        tasks["sentences"] = labelled(order), triplets
+        margins = {"miner_margin": settings.miner_margin, "margin": margin}
+        several = objective == "multi-negative"
+        loss = AdaptiveTripletLoss(model, **margins, multi_negative=several)
+        tasks["sentences"] = labelled(order), loss
     elif objective == "consistent":
         tasks["triples"] = triples(order), ConsistencyLoss(model, scale, margin)
     elif objective == "triplet+ranking":
         distance = TripletLoss(model, TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin)
         tasks["triples"] = triples(groups), distance
-        tasks["positives"] = (
-            [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct],
-            ranking,
-        )
+        own: list[Row] = [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct]
+        tasks["positives"] = own, ranking
     elif objective == "self-labelled":
         tasks["groups"] = self_labelled(groups, similarities), CosineSimilarityLoss(model)
     elif objective == "simcse":
@@ -268,7 +239,8 @@ def _tasks(
     elif pairs:
         rows, sts = _pair_task(model, pairs, settings)
         sts.register_forward_hook(lambda module, features, loss: settings.sts_weight * loss)
-        tasks["pairs"] = mixed(rows, equal(groups), rng), sts
+        same = [{"first": g.sentence, "second": c, "label": 1.0} for g in groups for c in g.correct]
+        tasks["pairs"] = mixed(rows, same, rng), sts
     return tasks
 
 

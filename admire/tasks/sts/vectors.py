@@ -16,11 +16,7 @@ with needs_extra("clip", "Another pooling"):
 
 
 def change_vectors(model: SentenceTransformer, settings: VectorSettings) -> None:
-    """Change in place how a model makes vectors.
-
-    Raises:
-        UserError: the model lacks what is to be changed.
-    """
+    """Change in place how a model makes vectors; one that cannot be changed is a UserError."""
     transformer, changes = model[0], settings.changes
     if not changes:
         return

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from admire.core.errors import UserError, needs_extra
 from admire.core.storage import check_folder, write_whole
+from admire.data.items import SenseLabel
 from admire.data.overlap import digests
+from admire.encoders import Device
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.torch_models import Placement
 from admire.encoders.trainer import Figures, TrainingSet, fine_tune
@@ -29,10 +31,6 @@ with needs_extra("finetune", "Training a classifier"):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Dense, Transformer
 
-if TYPE_CHECKING:
-    from admire.data.items import SenseLabel
-    from admire.encoders import Device
-
 log = logging.getLogger("admire")
 
 
@@ -45,10 +43,10 @@ def train_classifier(
     *,
     device: Device = "auto",
 ) -> list[float]:
-    """Fine-tune an encoder to detect idiomatic use, and save it to ``out``.
+    """Fine-tune an encoder to detect idiomatic use, by cross-entropy, and save it to ``out``.
 
-    The loss is cross-entropy. Unless the settings name another, the epoch with the highest macro F1
-    on ``validation`` is kept. If a training was killed, the same call continues it.
+    Unless the settings name another, the epoch with the highest macro F1 on ``validation`` is kept.
+    If a training was killed, the same call continues it.
 
     Args:
         base: folder or repository of an encoder of transformers or sentence-transformers, with or
@@ -57,10 +55,6 @@ def train_classifier(
 
     Returns:
         Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
-
-    Raises:
-        UserError: the encoder cannot be opened, a use has no sense, ``train`` lacks a sense,
-            ``out`` cannot be written, or an extra is missing.
     """
     fit = settings.fit or paper_fit(settings.setting)
     if validation is None:
@@ -78,10 +72,8 @@ def train_classifier(
         for uses in (train, validation)
     )
     log.info("%d sentences to train and %d to validate on", len(rows), len(held_out))
-    settings_record = {
-        "base": base,
-        "identity": identity,
-    } | asdict(replace(settings, fit=fit, layers=layers))
+    settings_record = {"base": base, "identity": identity}
+    settings_record |= asdict(replace(settings, fit=fit, layers=layers))
 
     def validate() -> Figures:
         senses = classifier.classify(validation)
@@ -131,10 +123,8 @@ def _label(use: Use) -> SenseLabel:
 def _untrained(
     base: str, settings: ClassifierTraining, layers: Layers, seed: int, device: Device
 ) -> tuple[Classifier, str]:
-    """Return the encoder with new linear layers, and the encoder's identity.
-
-    The states of all layers are first brought to the encoder's width (figure 1, "Linear 1").
-    """
+    """Return the encoder with new linear layers, and its identity. If the states of all layers are
+    used, the first one brings them to the encoder's width (figure 1, "Linear 1")."""
     source = resolve_source(base)
     torch_device, dtype = Placement(device).resolve()
 

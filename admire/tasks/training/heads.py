@@ -22,8 +22,8 @@ with needs_extra("train", "A projection head"):
     import torch
 
 CHECK_TEMPERATURE = 0.1
-"""τ of the validation loss, which also has a candidate of every training sample as soft negatives,
-so that the losses of heads with different τ and K can be compared."""
+"""τ of the validation loss, whose soft negatives are of all training samples, so that the losses
+of heads with different τ and K can be compared."""
 
 
 def info_nce(
@@ -44,8 +44,8 @@ def info_nce(
     """
     positive = positives / temperature
     negative = (negatives / temperature).masked_fill(~negatives_there, -torch.inf)
-    every = torch.cat([positive[:, None], negative], dim=1).logsumexp(dim=1)
-    losses = torch.where(there, every - positive, 0.0)
+    denominator = torch.cat([positive[:, None], negative], dim=1).logsumexp(dim=1)
+    losses = torch.where(there, denominator - positive, 0.0)
     return (losses.sum(dim=1) / there.sum(dim=1)).mean()
 
 
@@ -55,9 +55,6 @@ def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> 
     The card of the result has the settings, the compounds of the three parts, the best epoch, the
     share of test samples whose best candidate is ranked first, and the digests of what the head saw
     for training and validation. A warning says if the test samples share some of that.
-
-    Raises:
-        UserError: there are too few compounds for the split or the soft negatives.
     """
     parts = split_compounds(data.compounds, settings.seed)
     head, history, outcome = fit_and_test_head(data, settings, parts)
@@ -92,11 +89,8 @@ def warn_of_shared_samples(
 def fit_and_test_head(
     data: Triplets, settings: HeadTraining, parts: tuple[Indices, Indices, Indices]
 ) -> tuple[Head, tuple[Epoch, ...], dict[str, float]]:
-    """Train a head on the first part, stop by the second, and test it on the third.
-
-    Returns:
-        The head, its epochs, and the figures of the best, as :func:`sweep_heads` names them.
-    """
+    """Train a head on the first part, stop by the second, and test it on the third; return also
+    its epochs, and the figures of the best as :func:`sweep_heads` names them."""
     head, history = fit_head(data, *parts[:2], settings, watched=parts[2])
     best = min(history, key=lambda epoch: epoch.validation)
     outcome = {
@@ -111,14 +105,8 @@ def fit_and_test_head(
 def choose_glosses(
     gloss: npt.NDArray[np.bool_], training: Indices, validation: Indices
 ) -> tuple[Indices, Indices]:
-    """Return the samples for training and for validation whose anchors are glosses.
-
-    Args:
-        gloss: which anchors are, shape (S,).
-
-    Raises:
-        UserError: one of the parts has none.
-    """
+    """Return the samples for training and for validation whose anchors are glosses, by a mask of
+    shape (S,); if there are none of either, it is a UserError."""
     training, validation = (part[gloss[part]] for part in (training, validation))
     if not len(training) or not len(validation):
         raise UserError(
@@ -137,14 +125,10 @@ def fit_head(
     *,
     watched: Indices | None = None,
 ) -> tuple[Head, tuple[Epoch, ...]]:
-    """Train a head and stop by the validation loss.
+    """Train a head; return it with the weights of the lowest validation loss, and all epochs.
 
-    Args:
-        watched: samples whose top-1 accuracy is recorded after each epoch, for figures like the
-            paper's 3 to 5. They have no influence on the head.
-
-    Returns:
-        The head with the weights of the lowest validation loss, and what each epoch gave.
+    The top-1 accuracy on ``watched`` samples, which have no influence, is recorded after each
+    epoch, for figures like the paper's 3 to 5.
 
     Raises:
         UserError: there are too few compounds to draw the soft negatives from, glosses are missing
@@ -205,14 +189,10 @@ def triplet_loss(
     soft_candidates: Indices,
     temperature: float,
 ) -> torch.Tensor:
-    """Compute equation 1 for a batch of triplets, at once for all its samples.
+    """Compute equation 1 for a batch of samples, shape (B,), at once.
 
-    Args:
-        batch: the samples, shape (B,).
-        soft_samples, soft_candidates: the soft negatives of each, shape (B, K), as
-            :func:`draw_soft_negatives` draws them. The other candidates of a sample are its hard
-            negatives.
-        temperature: τ > 0.
+    The soft negatives of each, shape (B, K), are those of :func:`draw_soft_negatives`. The other
+    candidates of a sample are its hard negatives.
     """
     rows, soft = torch.from_numpy(batch), torch.from_numpy(soft_samples)
     # Project each document once, even if it is a negative of several anchors.
@@ -221,10 +201,10 @@ def triplet_loss(
     present = torch.from_numpy(data.present)[used]
     own, others = places[: len(rows)], places[len(rows) :].reshape(soft.shape)
     drawn = others, torch.from_numpy(soft_candidates)
-    every = torch.cat([projected[own], projected[drawn]], dim=1)
+    candidates = torch.cat([projected[own], projected[drawn]], dim=1)
     there = torch.cat([present[own], present[drawn]], dim=1)
     anchors = head(torch.from_numpy(data.anchors)[rows])
-    cosines = torch.einsum("bd,bnmd->bnm", anchors, every)
+    cosines = torch.einsum("bd,bnmd->bnm", anchors, candidates)
     best = torch.arange(len(rows)), torch.from_numpy(data.positive)[rows]
     positive = torch.zeros_like(there)
     positive[best] = True
@@ -234,11 +214,8 @@ def triplet_loss(
 def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
     """Score each candidate by the sum of its image's and its caption's cosines: (samples, C).
 
-    Variants of images and rewritten captions are left out, as no ranking has them. A candidate
-    that has neither image nor caption gets -inf.
-
-    Args:
-        head: without one, vectors are compared in the encoder's space.
+    Without a head, vectors are compared in the encoder's space. Variants of images and rewritten
+    captions are left out, as no ranking has them. A candidate without image and caption gets -inf.
     """
     scores: Scores = _cosines(data, samples).numpy()
     if head:

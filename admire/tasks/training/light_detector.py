@@ -7,22 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.core.errors import UserError, needs_extra
+from admire.data.items import Item
 from admire.data.overlap import digests, stem
 from admire.embedded.light_detector import Features, LightDetector, Reader, read_contexts
+from admire.encoders import QueryEncoder
 from admire.metrics.leakage import SAW, detector_parts, warn_of_shared
 from admire.metrics.metrics import calibration_error
 from admire.prompts import Prompts
 from admire.tasks.training.settings import DetectorTraining
-
-if TYPE_CHECKING:
-    from admire.data.items import Item
-    from admire.encoders import QueryEncoder
 
 HEADS = 5
 PLACES = 4
@@ -51,22 +48,15 @@ def sample_items(
     """
     dropped = {stem(compound) for compound in leave_out}
     counts = Counter[tuple[str, str | None]]()
-    sample = []
-    for item in sorted(
-        items, key=lambda i: sha256(f"{settings.seed}\0{i.sentence}".encode()).digest()
-    ):
-        expression = _expression(item, expressions)
+    sample, seed = [], settings.seed
+    for item in sorted(items, key=lambda i: sha256(f"{seed}\0{i.sentence}".encode()).digest()):
+        expression = stem(expressions.get(item.compound, item.compound))
         key = (expression, item.sentence_type)
         new = dropped.isdisjoint((expression, stem(item.compound)))
         if new and counts[key] < settings.per_compound:
             counts[key] += 1
             sample.append(item)
     return sample
-
-
-def _expression(item: Item, expressions: Mapping[str, str]) -> str:
-    """Return the stem of an item's expression."""
-    return stem(expressions.get(item.compound, item.compound))
 
 
 def train_detector(
@@ -77,7 +67,7 @@ def train_detector(
     leave_out: Sequence[str] = (),
     expressions: Mapping[str, str] = MappingProxyType({}),
 ) -> LightDetector:
-    """Train a light detector on a sample of the items, see :func:`sample_items`.
+    """Train a light detector on a sample of labelled items, see :func:`sample_items`.
 
     Each head is trained on four fifths of the expressions, with the senses balanced. The fifth that
     it never saw serves to calibrate it and for the card's figures. A warning says if sentences of
@@ -86,11 +76,6 @@ def train_detector(
     With ``settings.neutral`` the heads learn what a sentence adds to neutral ones. Each expression
     then has the same weight in each sense, and only those that occur in both senses count for the
     calibration and the card. So nothing is gained by knowing which are usually idioms.
-
-    Args:
-        items: labelled sentences.
-        encoders: see :func:`admire.embedded.light_detector.read_contexts`.
-        leave_out, expressions: see :func:`sample_items`.
 
     Raises:
         UserError: scikit-learn is missing, or fewer than ``HEADS`` compounds occur in both senses.
@@ -102,7 +87,7 @@ def train_detector(
         from sklearn.model_selection import StratifiedGroupKFold
 
     items = sample_items(items, settings, leave_out=leave_out, expressions=expressions)
-    groups = np.array([_expression(item, expressions) for item in items])
+    groups = np.array([stem(expressions.get(i.compound, i.compound)) for i in items])
     labels = np.array([item.sentence_type == "idiomatic" for item in items], dtype=bool)
     in_both = np.intersect1d(groups[labels], groups[~labels])
     if len(in_both) < HEADS:
@@ -116,12 +101,10 @@ def train_detector(
         sizes = Counter(zip(groups, labels, strict=True))
         weights = np.array([1 / sizes[pair] for pair in zip(groups, labels, strict=True)])
     parts = detector_parts(items)
-    named = [replace(i, compound=expressions.get(i.compound, i.compound)) for i in items]
+    renamed = [replace(i, compound=expressions.get(i.compound, i.compound)) for i in items]
     warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
 
-    heads = [
-        _fit_head(places, train, labels[train], weights[train], settings) for train, _ in folds
-    ]
+    heads = [_fit_head(places, train, labels, weights, settings) for train, _ in folds]
     contexts = np.concatenate(places, axis=1)
     scores = [contexts[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
     log_odds = np.concatenate(scores)[:, None]
@@ -132,6 +115,7 @@ def train_detector(
     probabilities = scale.predict_proba(log_odds)[:, 1]
     accuracy = np.average((probabilities > 0.5) == labels, weights=weights)
     area = roc_auc_score(labels, probabilities, sample_weight=weights)
+    prompts = Prompts().fingerprints.items()
     card = {
         "items": len(items),
         "compounds": len(set(groups)),
@@ -144,12 +128,8 @@ def train_detector(
             "calibration error": round(calibration_error(probabilities, labels), 4),
         },
         "seed": settings.seed,
-        "prompts": {
-            name: fingerprint
-            for name, fingerprint in Prompts().fingerprints.items()
-            if name.startswith(("detect_", "neutral_"))
-        },
-        SAW: digests([*parts, *detector_parts(named)]),
+        "prompts": {name: f for name, f in prompts if name.startswith(("detect_", "neutral_"))},
+        SAW: digests([*parts, *detector_parts(renamed)]),
     }
     return LightDetector(
         tuple(Reader(encoder.name, encoder.identity) for encoder in encoders),
@@ -167,16 +147,14 @@ def _fit_head(
     weights: npt.NDArray[np.float64],
     settings: DetectorTraining,
 ) -> Features:
-    """Return one head's weights for the vectors of all places, side by side.
+    """Return one head's weights for the vectors of all places, side by side, trained on some rows.
 
     Each place has weights of its own, scaled so that the scores of all places have the same spread.
-
-    Args:
-        rows: those of the places that it is trained on, which the labels and weights are of.
-        weights: of the contexts, within their sense; both senses together weigh the same.
+    Contexts have weights within their sense; both senses weigh the same.
     """
     from sklearn.linear_model import LogisticRegression
 
+    labels, weights = labels[rows], weights[rows]
     for sense in (True, False):
         weights = np.where(labels == sense, weights / weights[labels == sense].sum(), weights)
     weights = weights * len(labels) / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -21,9 +22,9 @@ from admire.core.storage import only_writer, write_whole, writing
 from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.encoders.training_settings import HeadTraining
-from admire.metrics.figures import paired_difference, summarise
+from admire.metrics.figures import describe_ties, paired_difference, summarise
 from admire.metrics.item_figures import score_items
-from admire.rankers.scorer import Scores, rank_names
+from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.tasks.training.heads import (
     choose_glosses,
     fit_and_test_head,
@@ -34,6 +35,8 @@ from admire.tasks.training.triplets import Indices, Triplets, check_soft_negativ
 
 with needs_extra("train", "A sweep"):
     import joblib
+
+log = logging.getLogger("admire")
 
 
 def head_grid(base: HeadTraining, axes: Mapping[str, Sequence[float]]) -> list[HeadTraining]:
@@ -52,12 +55,8 @@ def check_heads(
     folds: int | None = None,
     seed: int = 0,
 ) -> None:
-    """Check whether heads can be trained on items, before anything is asked or encoded.
-
-    Args:
-        settings: of all heads.
-        out: the file of a sweep to resume.
-        folds, seed: of :func:`cross_validate_heads`; None splits as for :func:`sweep_heads`.
+    """Check whether heads can be trained on items, before anything is asked or encoded: by
+    :func:`cross_validate_heads`, or if ``folds`` are None by :func:`sweep_heads`.
 
     Raises:
         UserError: there are too few compounds for the split, the folds or the soft negatives, or no
@@ -69,9 +68,7 @@ def check_heads(
     # The other items are compared with their compounds, see true_queries.
     gloss = np.array([not item.has_sense or item.sentence_type == "idiomatic" for item in items])
     for setting, (pool, validation, _) in _jobs(compounds, settings, folds, seed):
-        anchors = pool
-        if setting.glosses_only:
-            anchors, _ = choose_glosses(gloss, pool, validation)
+        anchors = choose_glosses(gloss, pool, validation)[0] if setting.glosses_only else pool
         check_soft_negatives(compounds, anchors, pool, setting.soft_negatives)
 
 
@@ -81,19 +78,13 @@ def sweep_heads(
     """Train a head with each of the settings, and return a row for each, in their order.
 
     Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
-    data and settings, are not trained again, so an interrupted sweep resumes.
-
-    Args:
-        processes: how many to use; None is one for each core.
+    data and settings, are not trained again, so an interrupted sweep resumes. By default each core
+    has a process.
 
     Returns:
         A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
         epoch, top-1 accuracy on the test samples with the head (``test_top1``) and without one
         (``none_top1``), and ``history``.
-
-    Raises:
-        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
-            be written, or another process is adding to it.
     """
     jobs = _jobs(data.compounds, settings)
     splits = {setting.seed: parts for setting, parts in jobs}
@@ -109,15 +100,12 @@ def compare_heads(
     having: Sequence[Prediction],
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Compare the figures without heads and with them, and the difference item by item.
-
-    Args:
-        without, having: as :func:`cross_validate_heads` gives them.
-
-    Returns:
-        Three tables as :func:`admire.metrics.figures.summarise` makes them, by their titles.
-    """
+    """Return tables of the figures without heads and with them, as :func:`cross_validate_heads`
+    ranks the items, and of the difference item by item, by their titles. Ties are warned of."""
     plain, headed = (score_items(items, orders, "head") for orders in (without, having))
+    for which, scored in (("Without a head", plain), ("In the head's space", headed)):
+        if note := describe_ties(scored):
+            log.warning("%s: %s", which, note)
     return {
         "without a head": summarise(plain, seed=seed),
         "in the head's space": summarise(headed, seed=seed),
@@ -140,15 +128,7 @@ def cross_validate_heads(
     The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
     other compounds and validated on the rest. With several settings, the head with the lowest
     validation loss ranks the fold, which has no part in the choice (nested cross-validation).
-
-    Args:
-        items: those that ``data`` was made of.
-        out: keeps results as for :func:`sweep_heads`; None keeps none.
-        folds: at least 2.
-        processes: how many to use; None is one for each core.
-
-    Raises:
-        UserError: there are fewer compounds than folds; and as for :func:`sweep_heads`.
+    Results are kept as by :func:`sweep_heads`, unless ``out`` is None.
     """
     jobs = _jobs(data.compounds, settings, folds, seed)
     parts = [part for _, part in jobs[:: len(settings)]]
@@ -165,9 +145,10 @@ def cross_validate_heads(
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
-        names = item.names
-        order = rank_names(names, row[: len(names)])
-        predictions.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+        names, own = item.names, row[: len(item.names)]
+        order = rank_names(names, own)
+        ranked = Prediction(item.compound, item.sentence, order, item.sentence_type)
+        predictions.append(replace(ranked, tied_first=order[0] in tied_names(names, own)))
     return predictions
 
 
@@ -184,8 +165,7 @@ def _jobs(
 ) -> list[_Job]:
     """Combine all settings with the split of each, or with each of the folds."""
     if folds is None:
-        seeds = {s.seed for s in settings}
-        splits = {number: split_compounds(compounds, number) for number in seeds}
+        splits = {own: split_compounds(compounds, own) for own in {s.seed for s in settings}}
         return [(s, splits[s.seed]) for s in settings]
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < folds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ class Triplets:
             negatives; see :func:`draw_soft_negatives` for the soft ones.
         modalities: names: ``image``, ``augmented image 1``, ``caption``, ``paraphrase by t5``, …
         gloss: which anchors are glosses, shape (S,). The others are compounds.
-        items: what they were made of, one for each sample; empty if unknown.
+        items: what they were made of; empty if unknown.
     """
 
     compounds: tuple[str, ...]
@@ -67,23 +67,21 @@ class Triplets:
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> Modalities:
     """Map each modality of the image track to the candidates' image files, or to their variants.
 
-    Args:
-        augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
-            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``. Without a variant
-            of these images it is a UserError.
+    In a folder that :func:`admire.augment.images.augment_folder` wrote, ``night_owl_1.png`` is the
+    first variant of ``night_owl.png``. Without a variant of these images it is a UserError.
     """
     images = {c.image for item in items for c in item.candidates if c.image}
     modalities: Modalities = {"image": {image: image for image in images}}
     if augmented is None:
         return modalities
-    below: dict[str, list[Path]] = {}
+    by_name = defaultdict[str, list[Path]](list)
     for variant in augmented.rglob("*.png"):
-        below.setdefault(variant.name, []).append(variant)
+        by_name[variant.name].append(variant)
     k = 1
     while variants := {
         image: variant
         for image in images
-        for variant in below.get(f"{image.stem}_{k}.png", ())
+        for variant in by_name[f"{image.stem}_{k}.png"]
         if variant.parent.name == image.parent.name or variant.parent == augmented
     }:
         modalities[f"augmented image {k}"] = variants
@@ -96,10 +94,8 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> Modalitie
 def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> Modalities:
     """Map each modality of the caption track to the candidates' captions, originals or rewrites.
 
-    Args:
-        rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
-            There is a modality for each of its rewriters. A file that cannot be read, or rewrites
-            none of these captions, is a UserError.
+    Each rewriter in a file that :func:`admire.augment.captions.write_rewritten` wrote is a
+    modality. A file that cannot be read, or rewrites none of these captions, is a UserError.
     """
     captions = {c.caption for item in items for c in item.candidates if c.caption}
     modalities: Modalities = {"caption": {caption: caption for caption in captions}}
@@ -125,16 +121,10 @@ def open_triplets(
     seed: int = 0,
     session: Session | None = None,
 ) -> tuple[Triplets, TextEncoder]:
-    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
+    """Make triplets of items whose types and orders are known; return also the encoder.
 
-    What can be refused is refused before the chat model is asked.
-
-    Args:
-        seed: of the sampled glosses.
-        session: asks the chat model; None is one of its own.
-
-    Returns:
-        The triplets, and the encoder.
+    A chat model, asked by the session or one of its own, writes the glosses, sampled by the seed.
+    What can be refused is refused before it is asked.
 
     Raises:
         UserError: a model is missing; an item's type is not given; ``images`` or ``captions`` is,
@@ -161,10 +151,8 @@ def write_queries(
     """Return what each item's candidates are compared with: the gloss of the given sense, by the
     chat model, or the compound."""
     llm = open_llm(settings.llm, session, url=settings.llm_url)
-    how = Approach(
-        Prompts(settings.prompts), SenseSettings(sense="given", meanings="gloss"), seed=seed
-    )
-    (readings,) = interpret_items(items, [llm], how)
+    senses = SenseSettings(sense="given", meanings="gloss")
+    (readings,) = interpret_items(items, [llm], Approach(Prompts(settings.prompts), senses, seed))
     return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
 
@@ -174,11 +162,7 @@ def encode_triplets(
     encoder: TextEncoder,
     modalities: Modalities,
 ) -> Triplets:
-    """Encode the items' queries and every modality of their candidates.
-
-    Args:
-        queries: what each item's candidates are compared with: its gloss or its compound.
-        modalities: of :func:`image_modalities`, :func:`caption_modalities` or both.
+    """Encode the items' queries, glosses or compounds, and every modality of their candidates.
 
     Raises:
         UserError: an item's best candidate is unknown or has none of the modalities, no candidate
@@ -218,32 +202,31 @@ def _find_inputs(
 ) -> tuple[dict[str, dict[tuple[int, int], Path | str]], list[int]]:
     """Find the file or text of each candidate that has one, by modality and by sample and
     candidate, and the place of each item's best candidate."""
-    candidates = {(s, c): each for s, i in enumerate(items) for c, each in enumerate(i.candidates)}
-    every = {
-        modality: {
-            place: variants[own]
-            for place, candidate in candidates.items()
+    inputs: dict[str, dict[tuple[int, int], Path | str]] = {}
+    for modality, variants in modalities.items():
+        by_place = {
+            (s, c): variants[own]
+            for s, item in enumerate(items)
+            for c, candidate in enumerate(item.candidates)
             for own in (candidate.image, candidate.caption)
             if own in variants
         }
-        for modality, variants in modalities.items()
-    }
-    inputs = {modality: found for modality, found in every.items() if found}
+        if by_place:
+            inputs[modality] = by_place
     if not inputs:
         raise UserError("No candidate has an image or caption of the track to train on.", "track")
-    has_images = any(isinstance(own, Path) for found in inputs.values() for own in found.values())
+    has_images = any(isinstance(own, Path) for row in inputs.values() for own in row.values())
     if has_images and not isinstance(encoder, ImageEncoder):
         raise UserError(f"The encoder '{encoder.name}' reads no images. Use captions.", "track")
     there, positive = set().union(*inputs.values()), []
     for s, item in enumerate(items):
-        names = item.names
         best = (item.expected_order or ("",))[0]
-        if best not in names or (s, names.index(best)) not in there:
+        if best not in item.names or (s, item.names.index(best)) not in there:
             raise UserError(
                 f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' by expected_order "
                 "has no image or caption of the track to train on."
             )
-        positive.append(names.index(best))
+        positive.append(item.names.index(best))
     return inputs, positive
 
 
@@ -252,9 +235,6 @@ def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, I
 
     No compound is in two of the parts. A fifth of them is for the test, a tenth of the others for
     validation. 70 become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
-
-    Raises:
-        UserError: there are fewer than three compounds.
     """
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < 3:
@@ -270,17 +250,11 @@ def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, I
 def draw_soft_negatives(
     data: Triplets, anchors: Indices, pool: Indices, k: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Draw K candidates of other compounds for each anchor, each of another sample.
-
-    Args:
-        anchors: the samples that need negatives, shape (A,).
-        pool: the samples to draw from.
+    """Draw K candidates of other compounds for each anchor (A,), each of another sample of the
+    pool. If that has fewer than K such samples, it is a UserError.
 
     Returns:
         The samples that were drawn and the candidate of each, both of shape (A, K).
-
-    Raises:
-        UserError: the pool has fewer than K samples of other compounds.
     """
     check_soft_negatives(data.compounds, anchors, pool, k)
     names = np.array(data.compounds)
@@ -293,11 +267,7 @@ def draw_soft_negatives(
 
 
 def check_soft_negatives(compounds: Sequence[str], anchors: Indices, pool: Indices, k: int) -> None:
-    """Refuse to draw more soft negatives of an anchor than there are samples of other compounds.
-
-    Args:
-        compounds: of all samples; ``anchors`` and ``pool`` are as in :func:`draw_soft_negatives`.
-    """
+    """Refuse to draw more soft negatives of an anchor than there are samples of other compounds."""
     counts = Counter(compounds[sample] for sample in pool)
     most = max((counts[compounds[anchor]] for anchor in anchors), default=0)
     if k > len(pool) - most:
