@@ -125,10 +125,6 @@ def check_recorded(speaker: Speaker, items: Sequence[Item]) -> None:
             speaker.model.check(items, purposes)
 
 
-Decided = tuple[Mapping[Item, Entries], Mapping[str, Mapping[Item, Sense]]]
-"""Dictionary entries of items, and the senses that no chat model decides, by method."""
-
-
 @dataclass(frozen=True)
 class ChatStage:
     """The conversations of a run with its chat models.
@@ -147,16 +143,34 @@ class ChatStage:
     detector: Detector | None = None
     imagines: bool = False
 
-    def decide(self, items: Sequence[Item], encoder: TextEncoder | None = None) -> Decided:
-        """Look up the items in the dictionaries, and return the senses that no model decides.
+    def hold(
+        self, items: Sequence[Item], encoder: TextEncoder | None = None, *, strict: bool = True
+    ) -> list[list[Judged]]:
+        """Hold the conversations about items, and return what each chat model says about each.
 
         Args:
             encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
+            strict: whether a chat model without any usable reply is an error; otherwise a warning
+                lists the items.
 
         Raises:
-            UserError: an item's sense cannot be decided, or a recording lacks an item.
+            UserError: a model fails or is refused, an item's sense cannot be decided, or a
+                recording lacks an item.
         """
         entries = {item: look_up_item(self.dictionaries, item) for item in items}
+        senses, rows = self._decide(items, entries, encoder), []
+        for speaker in self.speakers:
+            decided = senses[speaker.method]
+            talks = [self._judge(item, speaker, decided.get(item), entries[item]) for item in items]
+            model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
+            rows.append(converse(talks, model, strict=strict))
+            _warn(items, rows[-1], speaker)
+        return rows
+
+    def _decide(
+        self, items: Sequence[Item], entries: Mapping[Item, Entries], encoder: TextEncoder | None
+    ) -> dict[str, dict[Item, Sense]]:
+        """Return the senses that no chat model decides, by method."""
         uses = [item for item in items if item.has_sense]
         senses: dict[str, dict[Item, Sense]] = {"vote": {}, "ranker": {}}
         for speaker in self.speakers:
@@ -169,28 +183,7 @@ class ChatStage:
                 senses["detector"] = dict.fromkeys(uses, IMAGINED)
             else:
                 senses["detector"] = detect(uses, entries, self.how.prompts, self.detector, encoder)
-        return entries, senses
-
-    def hold(
-        self, items: Sequence[Item], decided: Decided, *, strict: bool = True
-    ) -> list[list[Judged]]:
-        """Hold the conversations about items, and return what each chat model says about each.
-
-        Args:
-            strict: whether a chat model without any usable reply is an error; otherwise a warning
-                lists the items.
-
-        Raises:
-            UserError: a model fails or is refused.
-        """
-        rows, (entries, senses) = [], decided
-        for speaker in self.speakers:
-            known = senses[speaker.method]
-            talks = [self._judge(item, speaker, known.get(item), entries[item]) for item in items]
-            model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
-            rows.append(converse(talks, model, strict=strict))
-            _warn(items, rows[-1], speaker)
-        return rows
+        return senses
 
     def _judge(
         self, item: Item, speaker: Speaker, sense: Sense | None, entries: Entries
@@ -326,5 +319,4 @@ def interpret_items(
         speakers.append(Speaker(bound, sense_method(how.settings.sense, bound)))
     imagines = any(getattr(speaker.model, "imagines", False) for speaker in speakers)
     stage = ChatStage(speakers, how, dictionaries, detector, imagines)
-    rows = stage.hold(items, stage.decide(items, encoder))
-    return [[reading for reading, _ in row] for row in rows]
+    return [[reading for reading, _ in row] for row in stage.hold(items, encoder)]

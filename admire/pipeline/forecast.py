@@ -193,7 +193,7 @@ def rehearse(items: Sequence[Item], resolved: ResolvedModels, session: DryRun) -
     stage = open_stage(summary, resolved, session, Prompts(settings.prompts))
     with hidden_progress():
         for block in blocks(items):
-            stage.hold(block, stage.decide(block), strict=False)
+            stage.hold(block, strict=False)
     for speaker in stage.speakers:
         if speaker.method == "given":
             continue

@@ -20,7 +20,7 @@ from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
-    count_items,
+    count_item,
     source_record,
     summarise_languages,
     versions,
@@ -104,7 +104,7 @@ def _fusing(
     def fused() -> Iterator[Ranking]:
         for rankings in read_same(paths):
             ranking = _fuse_item(rankings, paths, shares, method)
-            count_items(tallies, [ranking])
+            count_item(tallies, ranking)
             yield ranking
 
     def finish() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -112,30 +112,29 @@ UNKNOWN = "–"
 """A cell without a value."""
 
 
-def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
-    """Add rows of a run to the tallies of their languages."""
-    for row in rows:
-        item, readings = row.item, row.interpretations
-        confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
-        by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
-        for reading in readings:
-            by_detector |= reading.sense.by == "detector"
-            lacks_meaning &= not reading.idiomatic
-        added = {
-            "items": 1,
-            "unsure": row.unsure,
-            "by_detector": by_detector,
-            "with_sense": row.predicted_type is not None,
-            "idiomatic": idiomatic,
-            "confidence": confidence or 0.0,
-            "with_confidence": confidence is not None,
-            "without_meaning": lacks_meaning,
-            "compound_not_found": bool(item.sentence)
-            and find_compound(item.sentence, item.phrase) is None,
-        }
-        tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
-        for name, value in added.items():
-            tally[name] += value
+def count_item(tallies: Tallies, row: Row) -> None:
+    """Add a row of a run to the tally of its language."""
+    item, readings = row.item, row.interpretations
+    confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
+    by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
+    for reading in readings:
+        by_detector |= reading.sense.by == "detector"
+        lacks_meaning &= not reading.idiomatic
+    lost = bool(item.sentence) and find_compound(item.sentence, item.phrase) is None
+    added = {
+        "items": 1,
+        "unsure": row.unsure,
+        "by_detector": by_detector,
+        "with_sense": row.predicted_type is not None,
+        "idiomatic": idiomatic,
+        "confidence": confidence or 0.0,
+        "with_confidence": confidence is not None,
+        "without_meaning": lacks_meaning,
+        "compound_not_found": lost,
+    }
+    tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
+    for name, value in added.items():
+        tally[name] += value
 
 
 def summarise_languages(

@@ -7,10 +7,10 @@ import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
@@ -48,7 +48,7 @@ from admire.pipeline.ranking import Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
-    count_items,
+    count_item,
     source_record,
     summarise_languages,
     versions,
@@ -57,12 +57,13 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Judgement,
     Part,
-    RunEncoders,
+    RunEncoder,
     look_where_no_caption_is,
     open_comparing,
     open_encoders,
 )
 from admire.rankers.judgement import as_counted
+from admire.rankers.run_encoders import count_long
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
 from admire.senses import Detector, Recording
@@ -198,7 +199,7 @@ class RankingPipeline:
     ):
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
         self.done = 0
         self.tallies: Tallies = {}
         settings = resolved.settings
@@ -212,10 +213,10 @@ class RankingPipeline:
         self.session = Session(**vars(resolved.asking), plugins=settings.plugins)
         self.stage = open_stage(summary, resolved, self.session, self.prompts)
         self.detector = self.stage.detector
-        self.encoders = RunEncoders()
+        self.encoders = list[RunEncoder]()
         if settings.compares:
-            given_encoders = resolved.encoder, resolved.caption_encoder
-            self.encoders = open_encoders(summary, settings, *given_encoders)
+            opened = resolved.encoder, resolved.caption_encoder
+            self.encoders = open_encoders(summary, settings, *opened)
         by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
         self.caption_encoder = by_captions[0] if by_captions else None
         self.rankers = open_comparing(
@@ -269,7 +270,7 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
-        long_texts = self.encoders.long_texts
+        long_texts = [encoder.long_texts for encoder in self.encoders if encoder.long_texts]
         log_long(long_texts, "captions")
         record = self.record.copy()
         if self.skipped:
@@ -286,18 +287,16 @@ class RankingPipeline:
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": list(map(account_row, self.session.entries())),
             "long_texts": long_texts,
-            "noise": {
-                encoder.name: noise
-                for encoder, noise in zip(self.encoders, self.encoders.noise, strict=True)
-            },
+            "noise": {encoder.name: encoder.noise for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, trained),
         }
 
     def count(self, rankings: Sequence[Ranking]) -> None:
         """Count rankings of the run as done."""
         self.done += len(rankings)
-        count_items(self.tallies, rankings)
-        self.encoders.count_long(ranking.item for ranking in rankings)
+        for ranking in rankings:
+            count_item(self.tallies, ranking)
+            count_long(self.encoders, ranking.item)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
         """Rank items block by block; only one block is in memory."""
@@ -343,62 +342,56 @@ class RankingPipeline:
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
         said = list[list[Judged]]()
         if self.stage.speakers:
-            with self._timed("senses and meanings"):
-                decided = self.stage.decide(items, self.caption_encoder)
-            said = self.stage.hold(items, decided, strict=first)
-            for purpose, seconds in self.session.pop_seconds().items():
-                self._spend("rankers" if purpose == "ranking" else "senses and meanings", seconds)
-        by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in said]
-        if self.settings.query != "meaning" or not by_model:
-            by_model = [[None] * len(items)]
-        with self._timed("encoding and scores"):
-            compared = self._compare(items, by_model)
-            pictures = any("image" in encoder.tracks for encoder in self.encoders)
-            leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            below = self.settings.abstain_below
-            return [
-                _rank_item(item, compared[k], [row[k] for row in said], leaked[k], below)
-                for k, item in enumerate(items)
-            ]
+            started = time.perf_counter()
+            said = self.stage.hold(items, self.caption_encoder, strict=first)
+            asked = self.session.pop_seconds()
+            ranking = asked.get("ranking", 0.0)
+            self.seconds["senses and meanings"] += time.perf_counter() - started - ranking
+            if "ranking" in asked:
+                self.seconds["rankers"] += ranking
+        readings: list[Interpretation | None] = [reading for row in said for reading, _ in row]
+        if self.settings.query != "meaning" or not said:
+            readings = [None] * len(items)
+        started = time.perf_counter()
+        compared = self._compare(items, readings)
+        pictures = any("image" in encoder.tracks for encoder in self.encoders)
+        leaked = find_leaks(items, self._training_digests, pictures=pictures)
+        below = self.settings.abstain_below
+        rankings = [
+            _rank_item(item, compared[k], [row[k] for row in said], leaked[k], below)
+            for k, item in enumerate(items)
+        ]
+        self.seconds["encoding and scores"] += time.perf_counter() - started
+        return rankings
 
     def _compare(
-        self, items: Sequence[Item], by_model: Sequence[Sequence[Interpretation | None]]
-    ) -> list[list[Evidence]]:
-        """Return what the rankers that compare many items judge of each item.
+        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
+    ) -> Mapping[int, Sequence[Evidence]]:
+        """Return what the rankers that compare many items judge of each item, by its index.
 
         Args:
-            by_model: the readings of the items by each chat model; None for a baseline.
+            readings: of all items by the first chat model, then by the next; None for a baseline.
         """
-        # All models' readings at once, so that their texts are encoded together.
-        readings = [reading for row in by_model for reading in row]
-        evidence: list[list[Evidence]] = [[] for _ in items]
+        evidence: dict[int, list[Evidence]] = defaultdict(list)
+        models = len(readings) // len(items)
         for ranker in self.rankers:
-            results = iter(ranker.judge_all([*items] * len(by_model), readings))
-            judged = [[next(results) for _ in items] for _ in by_model]
-            for k, own in enumerate(evidence):
-                for of_encoder in zip(*(row[k] for row in judged), strict=True):
-                    own += zip([row[k] for row in by_model], of_encoder, strict=True)
+            # All models' readings at once, so that their texts are encoded together.
+            judged = ranker.judge_all([*items] * models, readings)
+            for k in range(len(items)):
+                own = slice(k, None, len(items))
+                for of_encoder in zip(*judged[own], strict=True):
+                    evidence[k] += zip(readings[own], of_encoder, strict=True)
         return evidence
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        """Add the time of a block to a stage."""
-        started = time.perf_counter()
-        yield
-        self._spend(stage, time.perf_counter() - started)
-
-    def _spend(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
     by_kind: dict[str, dict[str, Any]] = {}
-    for kind, model in [*(("head", head) for head in heads), ("detector", detector)]:
+    for kind, model in [*product(["head"], heads), ("detector", detector)]:
         if model and (digests := training_digests(model)) is not None:
-            known = by_kind.setdefault(kind, {})
+            own = by_kind.setdefault(kind, {})
             for of, listed in digests.items():
-                known[of] = [*known.get(of, ()), *listed]
+                own[of] = [*own.get(of, ()), *listed]
     return by_kind
 
 

@@ -11,8 +11,8 @@ from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import ComparingRanker
-from admire.rankers.run_encoders import Encoded, RunEncoders, share_a_view
-from admire.rankers.scorer import comparable, compared, contributions, leads, query_weights, score
+from admire.rankers.run_encoders import Encoded, RunEncoder, share_a_view, that_compare
+from admire.rankers.scorer import comparable, compared, contributions, query_weights, score
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
 
@@ -35,7 +35,7 @@ class Embeddings(ComparingRanker):
 
     uses_encoders = True
 
-    def __init__(self, encoders: RunEncoders):
+    def __init__(self, encoders: Sequence[RunEncoder]):
         self.encoders = encoders
 
     def judge(
@@ -44,15 +44,15 @@ class Embeddings(ComparingRanker):
         """Return a judgement by each encoder; see :class:`ComparingRanker`."""
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
         queries = list(map(self._query, items, readings))
-        compared_by = list(map(self.encoders.that_compare, items))
-        for number, run_encoder in enumerate(self.encoders):
-            places = [k for k, by in enumerate(compared_by) if run_encoder in by]
-            viewed = cache(partial(share_a_view, encoders=run_encoder.tracks))  # warns once
+        compared_by = list(map(partial(that_compare, self.encoders), items))
+        for encoder in self.encoders:
+            places = [k for k, by in enumerate(compared_by) if encoder in by]
+            viewed = cache(partial(share_a_view, encoders=encoder.tracks))  # warns once
             own = [viewed(items[k]) for k in places]
             texts = [text for k in places for text in queries[k][0].values() if text]
-            encoded = self.encoders.encode(number, own, texts)
+            encoded = encoder.encode(own, texts)
             for k, item in zip(places, own, strict=True):
-                judged[k] += (self._compare(item, queries[k], encoded, number),)
+                judged[k] += (self._compare(item, queries[k], encoded, encoder),)
         return judged
 
     def _query(self, item: Item, reading: Interpretation | None) -> _Query:
@@ -72,10 +72,12 @@ class Embeddings(ComparingRanker):
                 weights[label] = zeros | query_weights(scoring, sense, texts)
         return texts, weights
 
-    def _compare(self, item: Item, query: _Query, encoded: Encoded, number: int) -> Judgement:
+    def _compare(
+        self, item: Item, query: _Query, encoded: Encoded, encoder: RunEncoder
+    ) -> Judgement:
         """Compare an item's candidates with its query, by one encoder."""
-        (texts, weights), scoring, noise = query, self.settings.scoring, self.encoders.noise[number]
-        cosines = self.encoders[number].cosines(item, texts, encoded)
+        (texts, weights), scoring, noise = query, self.settings.scoring, encoder.noise
+        cosines = encoder.cosines(item, texts, encoded)
         if "sequence" in texts and not any(
             getattr(part, track) for part in item.sequence for track in cosines
         ):
@@ -101,10 +103,10 @@ class Embeddings(ComparingRanker):
             "",
             tuple(by_sense[None].tolist()),
             (),
-            encoder=self.encoders[number].name,
+            encoder=encoder.name,
             parts=tuple(parts),
             compared=compared(cosines).tolist(),
-            leads=leads(cosines, counted, scoring, noise),
+            leads=score(cosines, counted, scoring, noise, unit="noise alone"),
             cells={
                 f"{track}_{role}": values
                 for track, rows in cosines.items()

@@ -15,6 +15,7 @@ from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
 
 Scores = npt.NDArray[np.float64]
+Unit = Standardise | Literal["noise alone"]
 
 RRF_K = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
@@ -50,33 +51,20 @@ def score(
     weights: Sequence[float],
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
+    *,
+    unit: Unit | None = None,
 ) -> Scores:
     """Return candidates' scores, shape (candidates,): the sum of all :func:`contributions`.
 
     With :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. A missing track adds nothing where 0 is the mean; a plain sum uses the mean
-    of the item's other candidates.
+    of the item's other candidates. In units of the encoder's noise alone, scores are comparable
+    between items: the lead of the first candidate then says how likely it is to be right.
     """
-    return _total(cosines, contributions(cosines, weights, scoring, noise))
-
-
-def leads(
-    cosines: Mapping[str, Scores],
-    weights: Sequence[float],
-    scoring: Scoring,
-    noise: Mapping[str, float] | None = None,
-) -> Scores:
-    """Return scores in units of the encoder's noise alone, shape (candidates,).
-
-    They are comparable between items, so that the lead of the first candidate says how likely it is
-    to be right; in units of the item's own deviation it says less.
-    """
-    return _total(cosines, contributions(cosines, weights, scoring, noise, unit="noise alone"))
-
-
-def _total(cosines: Mapping[str, Scores], terms: Mapping[str, Scores]) -> Scores:
-    nothing: Scores = np.zeros(next(iter(cosines.values())).shape[1])
-    return sum((added.sum(axis=0) for added in terms.values()), nothing)
+    total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
+    for added in contributions(cosines, weights, scoring, noise, unit=unit).values():
+        total = total + added.sum(axis=0)
+    return total
 
 
 NOISE = 0.25
@@ -90,7 +78,7 @@ def contributions(
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
     *,
-    unit: Standardise | Literal["noise alone"] | None = None,
+    unit: Unit | None = None,
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
