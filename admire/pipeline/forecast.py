@@ -28,9 +28,8 @@ class Forecast:
     Attributes:
         kept: how many of the questions are cached.
         at_most: whether there may be fewer, because they depend on replies that are still missing.
-        prompt, completion: the expected tokens of the others in total, see
-            :func:`admire.llm.prices.estimate`; if the cache has replies of the stage with
-            their usage, by these.
+        prompt, completion: the expected tokens of the others in total; by cached replies of the
+            stage with their usage, if there are some.
         price: the expected cost of the others; None if unknown.
         unknown: why the price is unknown.
     """
@@ -80,9 +79,8 @@ class _Stage:
 class DryRun(Session):
     """A session whose models make up the replies that the cache lacks, and ask nothing.
 
-    The made-up replies are those that lead to the most questions: the idiomatic sense, one
-    definition, the first order. Questions that are repeated after an unusable reply are not
-    counted, and a question that several runs share is counted once.
+    The made-up replies lead to the most questions: the idiomatic sense, one definition, the first
+    order. A question that several runs share is counted once.
     """
 
     imagines = True
@@ -170,14 +168,10 @@ def plan(
     read. Questions that are repeated after an unusable reply are not counted.
 
     Args:
-        items, asking, llms: as for :func:`admire.rank`.
+        items, asking, llms: as for :func:`admire.rank`, as are the errors.
 
     Returns:
-        One forecast for each stage and model, in the order of the run; an empty list if the run
-        asks no chat model.
-
-    Raises:
-        UserError: as for :func:`admire.rank`.
+        One forecast for each stage and model, in the order of the run; empty if none is asked.
     """
     resolved = resolve_models(settings, asking, llms=llms)
     session = DryRun(**vars(resolved.asking))

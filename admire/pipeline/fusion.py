@@ -47,13 +47,10 @@ def fuse(
 ) -> Run:
     """Fuse runs of the same items into one.
 
-    The probability of an item's idiomatic sense is the weighted mean of those of the runs, and
-    its sense the likelier one; in a tie, that of the first run. Runs without a sense do not count,
-    and given senses, which have no probability, only if no run predicts one: then most runs by
-    weight decide. Meanings are the first run's that has some.
-
-    In the fused run's folder, scores.csv has a row for each candidate with its score and rank in
-    every run (``score1``, ``rank1``, …), and run.json the records of the runs.
+    The probability of the idiomatic sense is the weighted mean of those of the runs, and the sense
+    the likelier one; in a tie, the first run's. Runs without a sense do not count, and given
+    senses, which have no probability, only if no run predicts one: then most runs by weight
+    decide. Meanings are the first run's that has some.
 
     Args:
         folders: two run folders or more, those of fused runs included.
@@ -141,8 +138,7 @@ def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
     An item's gold is that of the first run that has it.
 
     Raises:
-        UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
-            items and candidates; the message names the first difference.
+        UserError: there are fewer than two runs, or they differ; names the first difference.
     """
     if len(folders) < 2:
         raise UserError("Give two run folders or more.")
@@ -198,25 +194,27 @@ def _fuse_item(
         own["predicted_type"] = sense.label or ""
         own["probability_idiomatic"] = sense.probability_idiomatic
         own["confidence"] = sense.confidence
-    columns: dict[str, Any] = {}
-    shares: dict[str, Any] = {}
+    columns, shares = dict[str, Any](), dict[str, Any]()
     for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
         columns[f"score{k}"] = ranking.scores
         columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
         share = weight / sum(weights) * comparable(ranking.scores, method)
         shares[part_column(Part(f"run{k}", None, share))] = share
-    columns |= shares
-    parts = [
-        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
-        for name, *values in zip(item.names, *columns.values(), strict=True)
-    ]
     fused = tuple(
         FusedRun(str(folder), weight, ranking.order)
         for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
     )
     seen = merge_leaks(ranking.seen for ranking in rankings)
     last = tuple(name for name in item.names if all(name in r.uncompared for r in rankings))
-    return Ranking.of(item, scores, parts, interpretations, fused=fused, seen=seen, uncompared=last)
+    return Ranking.of(
+        item,
+        scores,
+        [(own, columns | shares)],
+        interpretations,
+        fused=fused,
+        seen=seen,
+        uncompared=last,
+    )
 
 
 def _fuse_senses(

@@ -34,12 +34,7 @@ VERSION = 1
 
 
 def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) -> None:
-    """Refuse a run that has fewer items than its data because it was ranked with a limit.
-
-    Args:
-        run: its name in messages.
-        count, of: how many items it has, and how many there are in the data.
-    """
+    """Refuse a run that has fewer items (``count``) than its data, because it was limited."""
     records = [fused["record"] for fused in record.get("fused", ())] or [record]
     limit = next((r["limit"] for r in records if "limit" in r), None)
     if limit and count < of:
@@ -56,9 +51,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
     The digest is empty for a plug-in that reads neither a file nor a folder.
 
     Args:
-        path: of the file or folder, or ``READER:PATH``.
-        apart: the folder of ``images`` and V-WSD's ``gold``, if given; only their paths are
-            recorded.
+        apart: the folders of ``images`` and V-WSD's ``gold``; only their paths are recorded.
     """
     paths = {"path": full_name(path)}
     for kind, where in apart.items():
@@ -73,13 +66,10 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
 
 def is_source(path: Path, source: Mapping[str, str]) -> bool:
-    """Return whether data are those of a run, by their digest.
+    """Return whether data are those of a run, by their digest in the record of its source.
 
-    An untrusted run folder can contain the path of any file, so that file is only used if this is
-    True, or if the user gives its path.
-
-    Args:
-        source: the record of a run's source.
+    A file whose path is in an untrusted run folder is only used if this is True, or if the user
+    gives its path.
 
     Raises:
         UserError: the data cannot be read.
@@ -140,12 +130,10 @@ def count_item(tallies: Tallies, row: Row) -> None:
 def summarise_languages(
     tallies: Tallies, trained: Mapping[str, bool | None]
 ) -> list[dict[str, Any]]:
-    """Return the summary of a run by language, as in run.json.
+    """Return the summary of a run by language, as in run.json; unknown values are None.
 
-    For each language: ``items``; ``share_idiomatic``, of the items with a sense; ``confidence``,
-    the mean; how many items are ``unsure``, how many that are predicted as idiomatic are
-    ``without_meaning``, and in how many the ``compound_not_found`` in the sentence; and
-    ``detector_trained``. Unknown values are None.
+    ``share_idiomatic`` is of the items with a sense, ``confidence`` the mean, and
+    ``without_meaning`` of those that are predicted as idiomatic.
 
     Args:
         trained: by language, whether the detector that decided senses was trained on it.

@@ -44,7 +44,7 @@ from admire.pipeline.chat_stage import (
     open_stage,
     resolve_models,
 )
-from admire.pipeline.ranking import Ranking, Run, blocks, part_column
+from admire.pipeline.ranking import PartColumns, Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
@@ -98,12 +98,11 @@ def rank(
         images: a folder with the pictures, if they are elsewhere.
         source: the file or folder that the items were read from, for the run's record (default:
             ``items``, if it is a path).
-        progress: whether to show it, or a function that is called with the task, the number done
-            and the total. None shows it in notebooks and on terminals.
+        progress: whether to show it (None: in notebooks and on terminals), or a function that is
+            called with the task, the number done and the total.
         models: ``llms``, ``encoder``, ``caption_encoder`` and ``detector``, by name or as objects,
-            that replace those of ``settings``. Your own chat model or encoder derives from
-            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`. A list of
-            encoders is an ensemble.
+            that replace those of ``settings``. Your own derive from
+            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`.
 
     Raises:
         UserError: an argument is invalid, an item has no candidates, a model is missing or fails, a
@@ -143,16 +142,13 @@ def rank_one(
     memory, or ``candidate1``, ``candidate2``, … without a picture. Repeated names get a number.
 
     Args:
-        images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
-            of a table; None for a candidate without. Bytes and PIL's images are stored in
-            ``pictures`` in admire's cache, as files named by their SHA-256.
+        images: paths, the bytes of image files, or PIL's images; None for a candidate without.
+            Bytes and PIL's images are stored in ``pictures`` in admire's cache, as files named by
+            their SHA-256.
         captions: in the images' order; None or an empty text for a candidate without.
         language: of sentence and captions (default: detected in the sentence).
         definitions: up to two definitions of the compound in the sentence; then no model is asked.
-        settings, options: as for :func:`admire.rank`.
-
-    Raises:
-        UserError: an argument is invalid; and as for :func:`admire.rank`.
+        settings, options: as for :func:`admire.rank`, as are the errors.
     """
     from admire.data.frames import describe_type, plain_row
     from admire.data.rows import RowReader
@@ -175,9 +171,7 @@ class RankingPipeline:
 
     Attributes:
         settings: resolved for this set.
-        stage: the conversations with chat models.
         caption_encoder: encodes captions, if an encoder of the run does.
-        encoders: see :func:`admire.rankers.open_encoders`.
         rankers: those that judge many items at once, without a chat model.
         record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
@@ -312,9 +306,6 @@ class RankingPipeline:
         Args:
             first: whether they are the run's first. Then a chat model without any usable reply is
                 an error; otherwise a warning lists the items.
-
-        Raises:
-            PluginError: a plug-in fails, and ``skips_bad`` is False.
         """
         try:
             rankings = self._rank_together(items, first=first)
@@ -432,45 +423,31 @@ def _rank_item(
     the rankers.
     """
     evidence, readings = [*together], list[Interpretation]()
-    for own, judgements in said:
-        readings.append(own)
-        evidence += [(own, judgement) for judgement in judgements]
-    points, fused = _fuse(judgement for _, judgement in evidence)
-    leads = [j.leads for _, j in evidence if j.leads is not None]
-    last = _uncompared(item.names, [judgement for _, judgement in evidence])
+    for reading, judgements in said:
+        readings.append(reading)
+        evidence += product([reading], judgements)
+    every = [judgement for _, judgement in evidence]
+    points, fused = _fuse(every)
+    leads = [judgement.leads for judgement in every if judgement.leads is not None]
+    masks = [judgement.compared or [True] * len(item.candidates) for judgement in every]
+    last = tuple(name for name, *by in zip(item.names, *masks, strict=True) if not any(by))
     several = len({judgement.encoder for _, judgement in together}) > 1
-    rows: list[dict[str, Any]] = []
-    for reading, judgement in evidence:
-        ranker = judgement.ranker
-        parts = [
-            part._replace(values=part.values / len(points[ranker]))
-            for part in judgement.parts or [Part(ranker, None, judgement.points)]
-        ]
-        if len(points) > 1:
-            parts = as_counted(parts, np.mean(points[ranker], axis=0), len(points))
-        rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
     by_sense: dict[SenseLabel, tuple[str, ...]] = {}
-    for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
-        meant = (replace(j, scores=j.by_sense[label]) for _, j in evidence)
+    for label in get_args(SenseLabel) if all(judgement.by_sense for judgement in every) else ():
+        meant = (replace(judgement, scores=judgement.by_sense[label]) for judgement in every)
         by_sense[label] = rank_names(item.names, _fuse(meant)[1], last)
     return Ranking.of(
         item,
         fused,
-        rows,
+        [_columns(reading, judgement, points, several=several) for reading, judgement in evidence],
         readings,
         abstain_below=abstain_below,
         uncompared=last,
-        leads=np.mean(leads, axis=0) if len(leads) == len(evidence) else None,
-        judgements=tuple(j for _, j in evidence if not j.cells),
+        leads=np.mean(leads, axis=0) if len(leads) == len(every) else None,
+        judgements=tuple(judgement for judgement in every if not judgement.cells),
         seen=leaked,
         by_sense=by_sense,
     )
-
-
-def _uncompared(names: Sequence[str], judgements: Sequence[Judgement]) -> tuple[str, ...]:
-    """Return the candidates that no judgement compares with another one."""
-    masks = [judgement.compared or [True] * len(names) for judgement in judgements]
-    return tuple(name for name, *by in zip(names, *masks, strict=True) if not any(by))
 
 
 def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Scores]:
@@ -482,21 +459,22 @@ def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Sco
     return points, fuse_scores(means) if len(means) > 1 else means[0]
 
 
-def _rows(
-    item: Item,
+def _columns(
     reading: Interpretation | None,
     judgement: Judgement,
-    parts: Sequence[Part],
+    points: Mapping[str, Sequence[Scores]],
     *,
     several: bool,
-) -> list[dict[str, Any]]:
-    """Return a judgement's rows of scores.csv, one for each candidate.
+) -> PartColumns:
+    """Return a judgement's columns of scores.csv.
 
     Args:
-        several: whether the ranker has several encoders.
+        points: of all judgements of the item, by ranker.
+        several: whether to name the encoder.
     """
-    own: dict[str, Any] = {"ranker": judgement.ranker}
-    if several:
+    ranker, scores = judgement.ranker, points[judgement.ranker]
+    own: dict[str, Any] = {"ranker": ranker}
+    if several and judgement.encoder:
         own["encoder"] = judgement.encoder
     if reading:
         sense = reading.sense
@@ -514,11 +492,12 @@ def _rows(
         own["gloss"] = reading.gloss or ""
     columns: dict[str, Any] = {**judgement.cells, "llm_score": judgement.scores}
     if not judgement.cells:
-        columns["agreement"] = [judgement.agreement] * len(item.names)
-        columns["unread"] = [judgement.unread] * len(item.names)
-    for part in parts:
-        columns[part_column(part)] = part.values
-    return [
-        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
-        for name, *values in zip(item.names, *columns.values(), strict=True)
+        columns["agreement"] = [judgement.agreement] * len(judgement.scores)
+        columns["unread"] = [judgement.unread] * len(judgement.scores)
+    parts = [
+        part._replace(values=part.values / len(scores))
+        for part in judgement.parts or [Part(ranker, None, judgement.points)]
     ]
+    if len(points) > 1:
+        parts = as_counted(parts, np.mean(scores, axis=0), len(points))
+    return own, columns | {part_column(part): part.values for part in parts}

@@ -55,11 +55,9 @@ def rank_file(
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
     The folder is the same as :func:`admire.write_run` writes after :func:`admire.rank`, but only
-    one block of items is in memory. It appears when it is complete. After an interruption, the
-    same call resumes from the caches of replies and vectors.
+    one block of items is in memory. After an interruption, the same call resumes from the caches.
 
     Args:
-        settings, asking: as for :func:`admire.rank`.
         files: how the data are read. ``limit`` and ``left_out`` in run.json list what was not read.
         workers: processes that rank the blocks; None for this one.
 
@@ -161,12 +159,9 @@ def _open_worker(
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
-    """Return the function that ranks blocks in one of several processes.
+    """Return the function that ranks blocks in one of ``count`` processes.
 
-    Args:
-        models: from the record of the run.
-        noise: of the run's encoders.
-        count: number of processes. They share the concurrent requests to a server.
+    They share the concurrent requests to a server, and have the run's models and noise.
     """
     from admire.core.workers import check_same
 

@@ -54,12 +54,10 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
     The files are: ``submission_<language>.tsv`` for each language, or the name of the ranked file
-    if that is a submission to fill in, such as AdMIRe 2's ``submission_Turkish.tsv``, or for V-WSD
-    ``prediction.<language>.txt`` with the names of the images, best first; ``scores.csv`` with one
-    row for each item, ranker, chat model and candidate, its cosines and scores; ``items.jsonl``
-    with one object per item: senses, votes, meanings, orders, and all answers of rankers;
-    ``run.json`` with source, settings, model identities, prompt hashes, versions, timings, and the
-    account of chat models.
+    if that is a submission to fill in, or for V-WSD ``prediction.<language>.txt``; ``scores.csv``
+    with one row for each item, ranker, chat model and candidate; ``items.jsonl`` with one object
+    per item: senses, meanings, orders, and all answers; ``run.json`` with source, settings,
+    models, prompts' hashes, versions, timings, and the account of chat models.
 
     Raises:
         UserError: the folder cannot be written, or contains something other than a run; see
@@ -251,8 +249,7 @@ def with_scores(
 ) -> Iterator[Ranking]:
     """Yield rows with those of scores.csv, if these are in the same order of the same candidates.
 
-    Args:
-        columns: further ones that scores.csv must have.
+    It must also have the further ``columns``.
     """
     tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
     records = (_numbers(folder, table).to_dict("records") for table in tables)
@@ -281,8 +278,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     two, if captions have their own.
 
     Raises:
-        UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
-            was ranked without embeddings.
+        UserError: the folder is no run with chat models and embeddings, or lacks gold.
     """
     record = read_record(folder)
     if "fused" in record:

@@ -22,8 +22,7 @@ SAME = 1e-9
 def score_parts(ranking: Ranking) -> list[Part]:
     """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
-    The values sum to the scores. Parts that are all 0 are omitted. Runs of versions that did not
-    record parts have none.
+    The values sum to the scores; parts that are all 0 are omitted.
     """
     names = ranking.item.names
     runs = {f"run{k}": fused.run for k, fused in enumerate(ranking.fused, start=1)}
@@ -48,10 +47,9 @@ def score_parts(ranking: Ranking) -> list[Part]:
 
 
 def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
-    """Return the parts of the scores by name, summed over texts of one sense and over tracks.
+    """Return the parts by name, summed over texts of one sense and over tracks.
 
-    ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, …,
-    or a ranker.
+    A name is ``meaning``, ``compound``, ``unlike the literal sense``, …, or a ranker.
     """
     groups: dict[str, Scores] = {}
     for part in score_parts(ranking):

@@ -72,13 +72,12 @@ def score(
         run: a run, its folder, or the file of a submission.
         gold: the items with their gold, in any form that :func:`admire.rank` accepts. None for the
             run's own gold; a submission has none.
-        judgements: a file saved by ``admire report``, with people's corrections of the gold; see
-            :func:`admire.metrics.judgements.correct_gold`.
+        judgements: a file saved by ``admire report``, with people's corrections of the gold.
         metrics: names of further metrics, plug-ins.
 
     Raises:
-        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
-            judgements do not fit it; or a metric is unknown or fails.
+        UserError: something cannot be read, an item of ``gold`` has no gold, the predictions or
+            judgements do not fit it, or a metric is unknown or fails.
     """
     from admire.metrics.judgements import correct_gold
 
@@ -119,19 +118,17 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
     memory its number, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
     setting of the run (``sense``, ``head``, ``scoring.gate``, …). ``method`` is the paper's name:
     CI for images, CIC for images and captions, and by analogy CC for captions, with -F in a head's
-    space; the baselines are ``compound`` and ``sentence``. Other rankers have their own names.
-    Fused runs are joined by ``&``, and have ``fusion`` and ``weights`` instead of settings.
+    space; or the baseline (``compound``, ``sentence``) or ranker. Fused runs are joined by ``&``,
+    and have ``fusion`` and ``weights`` instead of settings.
 
     ``difference``, ``difference_low`` and ``difference_high`` are the mean of the differences from
-    the first run item by item, and its 95 % interval, on the ``shared`` items that both have; they
-    are missing for the first run. If the runs have different items, a warning is logged.
+    the first run item by item, and its 95 % interval, on the ``shared`` items that both have.
 
     Args:
         metrics: names of further metrics, plug-ins.
 
     Raises:
-        UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
-            or fails.
+        UserError: a folder is not a run, an item of it has no gold order, or a metric fails.
     """
     from admire.metrics.agreement import describe_shared, shared_items
 
@@ -184,10 +181,7 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
-    """Return how far two runs agree on the items that both have, without gold.
-
-    Args:
-        first, second: runs, their folders, or the files of submissions.
+    """Return how far two runs, folders or submissions agree on the items that both have.
 
     Returns:
         ``group`` (all), ``n``, ``metric``, ``mean`` and a 95 % interval, ``low`` and ``high``. The
@@ -259,7 +253,6 @@ class RunSummary(NamedTuple):
     """The summary of a run that is printed when it has been written.
 
     Attributes:
-        record: its run.json.
         first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.metrics.item_figures.score_items` without ``compound`` and ``sentence``,
@@ -277,11 +270,7 @@ class RunSummary(NamedTuple):
 
 
 def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> RunSummary:
-    """Read a run folder once; return its summary with its first ``count`` rankings.
-
-    Args:
-        metrics: names of further metrics, plug-ins.
-    """
+    """Read a run folder once; return its summary with its first ``count`` rankings."""
     record, rows = read_record(folder), read_rows(folder)
     first, figures = list(islice(rows, count)), open_metrics(metrics)
     tables, name = [], str(folder)
@@ -323,12 +312,8 @@ def _predictions(run: Run | str | Path) -> tuple[list[Prediction], dict[str, Any
 def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
     """Read a submission or a whole run, with the record of the run that contains the senses.
 
-    The predictions of a submission in its run folder include everything that the run recorded. For
-    other submissions, or if its rows are not the run's, the record is empty, and this is logged.
-
-    Args:
-        path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
-            senses.
+    For a submission whose rows are not those of a run in its folder, the record is empty, and this
+    is logged; one to V-WSD, a ``.txt``, has no senses.
     """
     if path.is_dir():
         record = read_record(path)
@@ -362,14 +347,10 @@ def _answer(prediction: Prediction) -> tuple[object, ...]:
 def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     """Warn if the head or detector of runs saw parts of scored items in training.
 
-    The warning contains the mean figures of the other items. If a run's rows cannot be read, the
-    warning reports that.
-
     Args:
         scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
             :func:`summarise_run`, which has ``seen`` instead.
-        runs: run folders, or files in them. Files elsewhere, such as another system's submission,
-            are ignored.
+        runs: run folders, or files in them; files elsewhere are ignored.
     """
     folders = []
     for folder in dict.fromkeys(run if run.is_dir() else run.parent for run in runs):

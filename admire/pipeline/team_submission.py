@@ -31,9 +31,7 @@ def write_submission_zip(
     """Write the ZIP for a submission, and return the names of the files in it.
 
     It is flat and contains ``submission_<CODE>.tsv`` for each language of the run, with the codes
-    of AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
-    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.add_predictions`. Logs
-    which languages of AdMIRe 2 are missing.
+    of AdMIRe 2 or of AdMIRe 1. Logs which languages of AdMIRe 2 are missing.
 
     Args:
         data: the blind files that the run ranked (default: those in run.json, if they have not

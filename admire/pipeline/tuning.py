@@ -32,11 +32,8 @@ WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 
 
 def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
-    """Tune the scoring of a run.
-
-    Returns:
-        The figures of the run with its own settings, those of :func:`cross_validate`, and the best
-        scoring on all items.
+    """Return the figures of a run with its own settings, those of :func:`cross_validate`, and the
+    scoring that is best on all items.
     """
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
@@ -51,11 +48,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
 def tune_weights(
     folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
-    """Tune the weights of runs for fusing them.
-
-    Returns:
-        The figures of equal weights, those of :func:`cross_validate`, and the best weights on all
-        items.
+    """Return the figures of equal weights of runs, those of :func:`cross_validate`, and the weights
+    that are best on all items.
     """
     tried = weightings(len(folders))
     shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
@@ -129,8 +123,6 @@ def scorings(
     Args:
         tracks: with two, images and captions, their weights are tried as well.
         encoders: with two, plain sums are omitted, because their terms are on different scales.
-        gates: those to try, see :func:`gates`.
-        sides: the texts to try, see :func:`sides`.
     """
     return tuple(
         Scoring(image, caption, gate, contrast, standardise, texts)
@@ -147,11 +139,7 @@ def rescore_all(
     scorings: Sequence[Scoring],
     noise: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, ...]]]:
-    """Return each item's order under each of several scorings, from the rows of scores.csv.
-
-    Args:
-        noise: of each encoder, from run.json.
-    """
+    """Return each item's order under each of several scorings, from its rows of scores.csv."""
     known = dict(noise or {})
     known[""] = next(iter(known.values()), {})  # one encoder has no column
     orders = []
@@ -204,7 +192,7 @@ def cross_validate(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, int]:
-    """Return figures of held-out items, and the best choice on all items.
+    """Return figures of held-out items, and the index of the way that is best on all items.
 
     The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
     the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
@@ -212,10 +200,6 @@ def cross_validate(
 
     Args:
         orders: for each item, one for each way of ranking.
-
-    Returns:
-        The columns of :func:`admire.metrics.item_figures.score_items`, one row an item; and the
-        index of the way with the highest mean DCG on all items.
 
     Raises:
         UserError: there are fewer compounds than folds.

@@ -48,9 +48,8 @@ class Listwise(Ranker):
 
     One reply contains, in this order: an example of literal and of idiomatic use, the sense, the
     meaning; for each candidate what matters in it, what that expresses and its role; and the order.
-    The temperature is 0, so that replies differ by the order shown and not by sampling. If a reply
-    cannot be parsed, or its order is not a permutation, the question is asked once more, at a
-    temperature above 0. Without an interpretation, the majority of the replies decides the sense.
+    The temperature is 0, so that replies differ by the order shown and not by sampling. Without an
+    interpretation, the majority of the replies decides the sense.
     """
 
     task = "Ordering candidates"

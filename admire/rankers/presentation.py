@@ -30,8 +30,7 @@ LETTERS = string.ascii_uppercase
 def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) -> tuple[str, ...]:
     """Return which parts of the candidates a chat model sees: images, captions or both.
 
-    They are those of ``track``; of None, all that exist and that the model accepts. Candidates
-    without content, and images that are needed but not accepted, are refused.
+    Candidates without content, and images that are needed but not accepted, are refused.
     """
     names = track.split("+") if track else TRACKS
     tracks = [name for name in summary.tracks if name in names]
@@ -52,8 +51,8 @@ def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) ->
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
     """Return candidates in ``count`` orders, which depend only on the item and the seed.
 
-    The orders are the rows of Latin squares with random rows, columns and candidates: in as many
-    orders as there are candidates, each candidate occurs once in each position.
+    They are the rows of random Latin squares: in as many orders as there are candidates, each
+    candidate occurs once in each position.
     """
     candidates = sorted(item.candidates, key=lambda candidate: candidate.name)
     source = json.dumps([seed, item.compound, item.sentence])
@@ -78,10 +77,9 @@ def show(
 ) -> str | tuple[str | Image, ...]:
     """Return a question about candidates: the template's text, with images at their marks.
 
-    The template gets the candidates as objects with ``letter``, ``caption`` (None for none) and
-    ``picture``: a mark for the position of the picture, empty without one. The elements of the
-    item's ``sequence`` have the same form; those without an image have their captions. ``values``
-    are further variables of the template.
+    The template gets the candidates and the item's ``sequence`` as objects with ``letter``,
+    ``caption`` and ``picture``, a mark for the picture's position, or None and empty; and
+    ``values``. A part of the sequence without an image has its caption.
     """
     images: list[Image] = []
 
@@ -118,10 +116,6 @@ def ask_for_answers(
     The second time they have another seed and a temperature above 0, and twice as many tokens if
     the first reply was cut off. A JSON object that a reply quotes from a caption or sentence is not
     an answer; see :func:`admire.prompts.quotations.without_objects`.
-
-    Args:
-        read: parses the reply to a question; None if that fails.
-        next_seed: added to the seed for the second question.
     """
     data = data_of(item)
 
@@ -185,8 +179,7 @@ class StructuredReply(BaseModel):
     def strict_schema(cls) -> dict[str, Any]:
         """Return the JSON schema in OpenAI's strict dialect, without titles and references.
 
-        Each object has exactly its properties. Keywords have a fixed order: the text of the schema
-        is part of questions and of their cache keys.
+        Keywords have a fixed order: the text of the schema is part of cache keys.
         """
         whole = cls.model_json_schema()
 

@@ -199,10 +199,7 @@ def open_comparing(
 def open_rankers(
     summary: SetSummary, llm: Capabilities | None, prompts: Prompts, settings: Settings
 ) -> list[Ranker]:
-    """Open the rankers of a run that judge items one by one, for one chat model.
-
-    Args:
-        llm: answers them; None if no model will be asked.
+    """Open the rankers of a run that judge items one by one, by a chat model; of None, by none.
 
     Raises:
         UserError: a name is unknown, or the model or a ranker does not support the set.

@@ -247,7 +247,7 @@ def open_encoders(
     """Open the encoders of a run for the tracks to rank by: images, captions or both.
 
     Args:
-        encoders: names and opened encoders in place of those of the settings.
+        encoders, caption_encoder: names and objects in place of those of the settings.
 
     Raises:
         UserError: no candidate has the track, no encoder supports it, or a head does not fit.

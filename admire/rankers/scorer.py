@@ -90,9 +90,8 @@ def contributions(
     Args:
         cosines: by track, shape (queries, candidates); NaN where a candidate lacks it.
         weights: one for each query.
-        noise: by track, the deviation of the encoder's cosines with unrelated candidates, see
-            :class:`admire.encoders.TextEncoder`. A track without one has the mean deviation of the
-            item's queries.
+        noise: by track, see :class:`admire.encoders.TextEncoder`. A track without one has the mean
+            deviation of the item's queries.
         unit: what cosines are divided by; None is the scoring's ``standardise``.
     """
     unit, terms = unit or scoring.standardise, dict[str, Scores]()
@@ -116,12 +115,7 @@ def contributions(
 def fuse_scores(
     scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
 ) -> Scores:
-    """Fuse scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
-
-    Args:
-        scores: of each ranker: an encoder, a chat model, a whole run.
-        weights: one for each ranker, at least 0, and not all 0; None for equal weights.
-    """
+    """Return the weighted mean of rankers' :func:`comparable` scores, shape (candidates,)."""
     points = np.array([comparable(points, method) for points in scores])
     fused: Scores = np.average(points, axis=0, weights=weights)
     return fused
@@ -130,11 +124,9 @@ def fuse_scores(
 def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     """Put one ranker's scores, shape (candidates,), on a scale that rankers share.
 
-    - ``scores``: with mean 0 and deviation 1 over the candidates; all 0 if they are equal;
-    - ``borda``: the number of candidates that rank lower, from 0 to candidates − 1;
-    - ``rrf``: 1 / (60 + rank), ranks from 1.
-
-    Equal candidates share the mean of their ranks; see :func:`rank_names`.
+    ``scores`` have mean 0 and deviation 1 over the candidates, or are all 0 if equal; ``borda`` is
+    the number of candidates that rank lower; ``rrf`` is 1 / (60 + rank), ranks from 1. Equal
+    candidates share the mean of their ranks; see :func:`rank_names`.
     """
     rounded = np.round(scores, 9)
     if method == "scores":
@@ -158,13 +150,10 @@ def compared(cosines: Mapping[str, Scores]) -> npt.NDArray[np.bool_]:
 
 
 def rank_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the names from the highest score to the lowest; ties are sorted by name.
+    """Return the names from the highest score to the lowest, and ``last`` after them.
 
-    Scores that differ by rounding alone count as equal, so that an order does not depend on the
-    machine that computed it.
-
-    Args:
-        last: those that come last, because nothing compared them.
+    Ties are sorted by name. Scores that differ by rounding alone count as equal, so that an order
+    does not depend on the machine that computed it.
     """
     keyed = sorted(
         (name in last, score, name) for name, score in zip(names, -np.round(scores, 9), strict=True)

@@ -73,10 +73,9 @@ class Scoring:
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
-        """Return the UoR-NCL paper's scoring, or one that differs from it in some fields.
+        """Return the UoR-NCL paper's scoring (section 2.2), or one that differs in some fields.
 
-        The query is the gloss where the sense is idiomatic and the compound where it is literal,
-        and the cosines to image and caption are added (section 2.2).
+        The query is the gloss where the sense is idiomatic and the compound where it is literal.
         """
         formula: dict[str, Any] = {
             "contrast": 0.0,
