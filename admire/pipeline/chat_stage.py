@@ -74,7 +74,8 @@ def resolve_models(
         raise TypeError(f"unexpected argument '{unknown[0]}'")
     check_setting("settings", settings, Settings | None)
     names: dict[str, Any] = {}
-    llms, encoders = as_tuple(models.get("llms")), models.get("encoder")
+    llms: Any = as_tuple(models.get("llms"))
+    encoders: Any = models.get("encoder")
     if any(isinstance(llm, str) for llm in llms):
         names["llms"] = _names(llms)
     if encoders is not None:
@@ -191,10 +192,7 @@ class ChatStage:
     def _judge(
         self, item: Item, speaker: Speaker, sense: Sense | None, entries: Entries
     ) -> Conversation[Judged]:
-        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2).
-
-        What a recording knows of the item comes in here, and nothing is asked.
-        """
+        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2)."""
         recorded, first, model = None, None, speaker.model
         if not isinstance(model, BoundModel):
             with registry.blamed(model, f"'{item.compound}'"):
@@ -294,14 +292,10 @@ def interpret_items(
     detector: Detector | None = None,
     encoder: TextEncoder | None = None,
 ) -> list[list[Interpretation]]:
-    """Return each chat model's interpretations of the items, in the items' order.
+    """Return each open chat model's interpretations of the items, in the items' order.
 
     Args:
-        models: open ones; see :meth:`admire.llm.Session.open`.
-        dictionaries, detector, encoder: see :class:`ChatStage`.
-
-    Raises:
-        UserError: no reply of a model is usable, or an item's sense cannot be decided.
+        dictionaries, detector, encoder: see :class:`ChatStage`, as for the errors.
     """
     speakers = []
     for model in models:

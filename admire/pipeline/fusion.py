@@ -71,10 +71,7 @@ def write_fused(
     weights: Sequence[float] | None = None,
     method: Fusion = "scores",
 ) -> list[Path]:
-    """Fuse runs as :func:`fuse` does, and write the run folder as :func:`admire.write_run` does.
-
-    Only one block of items is in memory.
-    """
+    """Fuse runs as :func:`fuse`, and write the run folder, with one block of items in memory."""
     fused, finish = _fusing(folders, weights, method)
     languages = [row.language for folder in folders[:1] for row in read_rows(Path(folder))]
     names = submission_names(finish(), languages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 from pkgutil import resolve_name
@@ -87,7 +87,7 @@ Described = Annotated[
 """A candidate that is written without its image."""
 
 
-_ITEM = attrgetter(*(field.name for field in fields(Item)))
+_ITEM = attrgetter(*Item.__dataclass_fields__)
 
 
 class Row(BaseModel):
@@ -214,7 +214,6 @@ class Ranking(Row):
 
         Args:
             parts: the columns of scores.csv, except for ``score`` and ``rank``.
-            abstain_below: the item is unsure if its confidence is lower.
             leads: the scores in units that are comparable between items, for the margin.
             fields: other fields of a row.
         """
@@ -247,11 +246,10 @@ class Ranking(Row):
 def agreed_sense(interpretations: Sequence[Interpretation]) -> SenseLabel | None:
     """Return the sense that all chat models agree on, otherwise the majority of their votes.
 
-    If one was decided without votes, the mean of their probabilities decides. None for a baseline,
-    or if no vote could be parsed.
+    If one was decided without votes, the mean of their probabilities decides; None without any.
     """
     senses = [reading.sense for reading in interpretations]
-    labels = {sense.label for sense in senses}
+    labels: set[SenseLabel | None] = set(map(attrgetter("label"), senses))
     if len(labels) == 1:
         return labels.pop()
     if any(sense.by for sense in senses):
@@ -261,10 +259,7 @@ def agreed_sense(interpretations: Sequence[Interpretation]) -> SenseLabel | None
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """The rankings of a set of items, and the record of how they were made.
-
-    In a notebook it shows its first items as cards, with their pictures.
-    """
+    """The rankings of a set of items, and the record of how they were made; cards in a notebook."""
 
     rankings: tuple[Ranking, ...]
     record: dict[str, Any]
@@ -276,7 +271,7 @@ class Run:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per candidate, those of an item from best to worst.
 
-        Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
+        Columns: ``item`` and ``rank`` (from 1), ``compound``, ``language``, ``candidate``,
         ``score``, ``compared`` (whether it was compared with another candidate), ``gold_rank``
         (missing if unknown; in Subtask B only of the right candidate), ``caption``, ``image``.
         """
@@ -392,14 +387,7 @@ def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame
 
 
 class RunScores:
-    """The figures of a run's items, noted ranking by ranking.
-
-    Args:
-        metrics: names of further metrics.
-
-    Attributes:
-        items: those of the run, without candidates.
-    """
+    """The figures of a run's items, noted ranking by ranking; ``items`` are without candidates."""
 
     def __init__(
         self, record: Mapping[str, Any], metrics: Sequence[str], rankings: Iterable[Ranking] = ()
@@ -430,9 +418,6 @@ class RunScores:
 
         The columns are those of :func:`score_items`, with ``sense_accuracy`` if the senses are
         predicted, not given, and labelled; ``language``; and ``seen``, see :attr:`Row.seen`.
-
-        Raises:
-            UserError: no item has one of the further metrics.
         """
         import pandas as pd
 

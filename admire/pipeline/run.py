@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
@@ -211,11 +212,9 @@ class RankingPipeline:
         if settings.compares:
             opened = resolved.encoder, resolved.caption_encoder
             self.encoders = open_encoders(summary, settings, *opened)
-        by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
-        self.caption_encoder = by_captions[0] if by_captions else None
-        self.rankers = open_comparing(
-            settings.rankers, self.prompts, settings, encoders=self.encoders
-        )
+        of_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
+        self.caption_encoder = next(iter(of_captions), None)
+        self.rankers = open_comparing(self.prompts, settings, encoders=self.encoders)
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
         self._training_digests = _training_digests(self.heads, self.detector)
         self.record = self._begin(summary, source)
@@ -229,28 +228,28 @@ class RankingPipeline:
             from admire.llm.address import Address
 
             settings["llm_url"] = Address.parse(self.settings.llm_url).shown
-        llms, seen = [], set[str]()
+        llms, saw = [], set[str]()
         for speaker in self.stage.speakers:
             method = speaker.decider.name if speaker.decider else speaker.method
             method = "none" if "word" in summary.contexts else method
             meanings = meanings_method(self.settings.meanings, speaker.model)
             llms.append(_named(speaker.model) | {"sense": method, "meanings": meanings})
             for ranker in speaker.rankers:
-                seen.update(ranker.tracks)
+                saw.update(ranker.tracks)
         compared = defaultdict(list)
         for track in TRACKS:
             for encoder in self.encoders:
                 if track in encoder.tracks:
                     compared[track].append(_named(encoder.tracks[track]))
-        saw = sorted({*compared, *seen}, key=TRACKS.index)
-        settings["track"] = "+".join(compared or saw) or None
+        tracks = sorted({*compared, *saw}, key=TRACKS.index)
+        settings["track"] = "+".join(compared or tracks) or None
         return {
             "version": VERSION,
             "source": source,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": saw,
+            "saw": tracks,
             "models": {
                 "llms": llms,
                 "encoders": dict(compared),
@@ -264,17 +263,17 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
-        long_texts = [encoder.long_texts for encoder in self.encoders if encoder.long_texts]
+        long_texts = list(filter(None, map(attrgetter("long_texts"), self.encoders)))
         log_long(long_texts, "captions")
         record = self.record.copy()
         if self.skipped:
             record["items"] -= len(self.skipped)
             record["left_out"] = [*record.get("left_out", ()), *self.skipped]
-        known = trained_languages(self.detector)
+        languages = trained_languages(self.detector)
         trained = {
-            language: base_language(language) in known
+            language: base_language(language) in languages
             for language, tally in self.tallies.items()
-            if known and tally["by_detector"]
+            if languages and tally["by_detector"]
         }
         return record | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -301,12 +300,7 @@ class RankingPipeline:
             self.count(rankings)
 
     def rank_block(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        """Rank some items of the set, or all of them.
-
-        Args:
-            first: whether they are the run's first. Then a chat model without any usable reply is
-                an error; otherwise a warning lists the items.
-        """
+        """Rank some items of the set; of the run's first, a chat model must give a usable reply."""
         try:
             rankings = self._rank_together(items, first=first)
         except PluginError as error:
@@ -345,11 +339,11 @@ class RankingPipeline:
             readings = [None] * len(items)
         started = time.perf_counter()
         compared = self._compare(items, readings)
-        pictures = any("image" in encoder.tracks for encoder in self.encoders)
+        pictures = "image" in self.record["models"]["encoders"]
         leaked = find_leaks(items, self._training_digests, pictures=pictures)
-        below = self.settings.abstain_below
+        judged, below = list(zip(*said, strict=True)), self.settings.abstain_below
         rankings = [
-            _rank_item(item, compared[k], [row[k] for row in said], leaked[k], below)
+            _rank_item(item, compared[k], judged[k] if judged else (), leaked[k], below)
             for k, item in enumerate(items)
         ]
         self.seconds["encoding and scores"] += time.perf_counter() - started
@@ -358,11 +352,7 @@ class RankingPipeline:
     def _compare(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> Mapping[int, Sequence[Evidence]]:
-        """Return what the rankers that compare many items judge of each item, by its index.
-
-        Args:
-            readings: of all items by the first chat model, then by the next; None for a baseline.
-        """
+        """Return what comparing rankers judge of each item, by its index; readings are by model."""
         evidence: dict[int, list[Evidence]] = defaultdict(list)
         models = len(readings) // len(items)
         for ranker in self.rankers:
@@ -417,11 +407,7 @@ def _rank_item(
     leaked: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
-    """Rank an item by the judgements of all rankers and chat models.
-
-    Models have equal weights (section 2.3 of the paper), and so have a ranker's encoders and then
-    the rankers.
-    """
+    """Rank an item by all judgements, with equal weights of models (section 2.3 of the paper)."""
     evidence, readings = [*together], list[Interpretation]()
     for reading, judgements in said:
         readings.append(reading)
@@ -466,12 +452,7 @@ def _columns(
     *,
     several: bool,
 ) -> PartColumns:
-    """Return a judgement's columns of scores.csv.
-
-    Args:
-        points: of all judgements of the item, by ranker.
-        several: whether to name the encoder.
-    """
+    """Return a judgement's columns of scores.csv; ``points`` are of all judgements of the item."""
     ranker, scores = judgement.ranker, points[judgement.ranker]
     own: dict[str, Any] = {"ranker": ranker}
     if several and judgement.encoder:
@@ -500,4 +481,6 @@ def _columns(
     ]
     if len(points) > 1:
         parts = as_counted(parts, np.mean(scores, axis=0), len(points))
-    return own, columns | {part_column(part): part.values for part in parts}
+    for part in parts:
+        columns[part_column(part)] = part.values
+    return own, columns

@@ -159,10 +159,7 @@ def _open_worker(
     count: int,
     skips_bad: bool,
 ) -> RankUnit:
-    """Return the function that ranks blocks in one of ``count`` processes.
-
-    They share the concurrent requests to a server, and have the run's models and noise.
-    """
+    """Return the function that ranks blocks in one of ``count`` processes."""
     from admire.core.workers import check_same
 
     share = ceil((resolved.asking.parallel or PARALLEL) / count)

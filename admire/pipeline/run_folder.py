@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ from admire.data.sources import split_name
 from admire.data.submission import add_orders, add_predictions
 from admire.pipeline.ranking import Ranking, Row, Run, blocks
 from admire.pipeline.record import VERSION
-from admire.rankers.scorer import Scores, tied_names
+from admire.rankers.scorer import tied_names
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
 OF_ITEM = ("item", "compound", "language")
 """Columns of scores.csv that are the same for all rows of an item."""
+
+
+_create = partial(open, mode="w", encoding="utf-8", newline="")
 
 
 def write_run(run: Run, folder: str | Path) -> list[Path]:
@@ -63,7 +67,7 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
         UserError: the folder cannot be written, or contains something other than a run; see
             :func:`admire.core.storage.check_folder`.
     """
-    names = submission_names(run.record, [r.item.language for r in run.rankings])
+    names = submission_names(run.record, [ranking.language for ranking in run.rankings])
     return write_blocks(blocks(run.rankings), Path(folder), names, lambda: run.record)
 
 
@@ -102,9 +106,9 @@ def write_blocks(
                 rows: list[dict[str, Any]] = []
                 predictions = defaultdict(list)
                 for number, ranking in enumerate(block, start=done + 1):
-                    of_item = number, ranking.compound, ranking.language
-                    own = dict(zip(OF_ITEM, of_item, strict=True))
-                    rows += [own | of_candidate for of_candidate in ranking.parts]
+                    values = number, ranking.compound, ranking.language
+                    own = dict(zip(OF_ITEM, values, strict=True))
+                    rows += [own | row for row in ranking.parts]
                     line = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
                     files[ITEMS].write(f"{line}\n")
                     predictions[submissions[ranking.language]].append(ranking.prediction)
@@ -123,10 +127,6 @@ def write_blocks(
         with _create(part / RECORD) as file:
             json.dump({**record(), "items": done}, file, indent=2)
     return [folder / name for name in submissions.values()]
-
-
-def _create(path: Path) -> IO[str]:
-    return path.open("w", encoding="utf-8", newline="")
 
 
 def _widen(path: Path, columns: Sequence[str]) -> None:
@@ -274,8 +274,7 @@ def _damaged(path: Path, why: str) -> UserError:
 
 
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """Read a run folder's items, each one's cosines in scores.csv, and the encoders of a candidate:
-    two, if captions have their own.
+    """Read a run's items, each one's cosines in scores.csv, and the encoders of a candidate.
 
     Raises:
         UserError: the folder is no run with chat models and embeddings, or lacks gold.
@@ -305,22 +304,6 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     first = {of_track[0]["identity"] for of_track in encoders}
     apart = all(len(of_track) == 1 for of_track in encoders) and len(first) > 1
     return items, [parts[number] for number in numbers], 1 + apart
-
-
-def recorded_cosines(
-    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
-) -> tuple[list[str], dict[str, Scores]]:
-    """Return the roles that one chat model's rows of an item have, and its cosines by track.
-
-    The shape is (roles, candidates); missing values are NaN.
-    """
-    columns = {name for row in rows for name in row}
-    present = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
-    return present, {
-        track: np.array([[row.get(f"{track}_{name}", np.nan) for row in rows] for name in present])
-        for track in TRACKS
-        if any(f"{track}_{role}" in columns for role in present)
-    }
 
 
 def with_gold(item: Item, folder: Path | str, number: int) -> Item:

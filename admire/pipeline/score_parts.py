@@ -64,10 +64,7 @@ def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
 
 
 def explain_first(ranking: Ranking) -> str:
-    """Return in one sentence why the first candidate ranks above the second.
-
-    It names the part of the scores with the largest difference.
-    """
+    """Return in one sentence which part of the scores puts the first candidate above the second."""
     names = ranking.item.names
     first, second = (names.index(name) for name in ranking.order[:2])
     if ranking.scores[first] - ranking.scores[second] <= SAME:

@@ -81,10 +81,10 @@ def score(
     """
     from admire.metrics.judgements import correct_gold
 
-    items = None if gold is None else take_items(gold)
-    if items is not None and judgements:
-        items = correct_gold(items, Path(judgements), "the gold").items
-    if items is not None:
+    if gold is not None:
+        items = take_items(gold)
+        if judgements:
+            items = correct_gold(items, Path(judgements), "the gold").items
         name = "the run" if isinstance(run, Run) else str(run)
         predictions, record = _predictions(run)
         refuse_limited(name, record, len(predictions), len(items))
@@ -236,17 +236,12 @@ def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
-    """Return the track that a run is judged in: ``caption`` if it used captions only.
-
-    None for a run that used neither pictures nor captions.
-    """
+    """Return the track that a run is judged in: ``caption`` if it used captions only."""
     if "fused" in record:
         tracks = {judged_track(fused["record"]) for fused in record["fused"]}
         return next((name for name in ("image+caption", None, "caption") if name in tracks), None)
-    tracks_seen = record["saw"]
-    if "image" in tracks_seen:
-        return "image+caption"
-    return "caption" if "caption" in tracks_seen else None
+    seen = record["saw"]
+    return "image+caption" if "image" in seen else "caption" if "caption" in seen else None
 
 
 class RunSummary(NamedTuple):
@@ -352,10 +347,8 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
             :func:`summarise_run`, which has ``seen`` instead.
         runs: run folders, or files in them; files elsewhere are ignored.
     """
-    folders = []
-    for folder in dict.fromkeys(run if run.is_dir() else run.parent for run in runs):
-        if (folder / RECORD).is_file() and (folder / ITEMS).is_file():
-            folders.append(folder)
+    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
+    folders = [at for at in places if (at / RECORD).is_file() and (at / ITEMS).is_file()]
     if not folders:
         return
     name = " & ".join(map(str, folders))
@@ -374,9 +367,3 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     leaked = map(merge_leaks, zip(*by_run, strict=True)) if by_run else scored["seen"]
     for line in describe_leaks(scored, list(leaked)):
         log.warning("%s: %s", name, line)
-
-
-def abstained_below(record: Mapping[str, Any]) -> float | None:
-    """Return the confidence below which a run marked items as unsure; None if it marked none."""
-    below: float | None = record.get("settings", {}).get("abstain_below")
-    return below

@@ -13,7 +13,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from admire.core.errors import UserError
 from admire.core.storage import note_addition, write_whole
-from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
@@ -63,7 +62,12 @@ def write_submission_zip(
             add_predictions(text, predictions, header=header, columns=columns)
         count += len(block)
         unknown += sum(row.predicted_type is None for row in block)
-    _check_one_task(run, tags)
+    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
+        raise UserError(
+            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
+            "of one task. A language is read from the file's name or from --lang."
+        )
     if sense and unknown:
         log.warning("%s: %d of %d rows have no sense.", run, unknown, count)
     note_addition(out)
@@ -74,16 +78,6 @@ def write_submission_zip(
     if missing and not texts.keys() <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
     return [f"submission_{code}.tsv" for code in texts]
-
-
-def _check_one_task(run: Path, tags: Mapping[str, str]) -> None:
-    """Refuse languages, by the codes of the task, that are not all of one task."""
-    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
-        raise UserError(
-            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
-            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
-            "of one task. A language is read from the file's name or from --lang."
-        )
 
 
 def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
@@ -103,7 +97,11 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterato
     """Yield the run's rows; refuse them if they are not those of the blind files."""
     rows, items = read_rows(run), iter_items(source, rows=RowReader(whole=False))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
-        if row is None or item is None or _parts(row.item) != _parts(item):
+        of_run, of_file = (
+            thing and (thing.compound, thing.sentence, sorted(thing.names), len(thing.sequence))
+            for thing in (row and row.item, item)
+        )
+        if row is None or item is None or of_run != of_file:
             count = number - (row is None) + sum(1 for _ in rows)
             refuse_limited(run, record, count, number - (item is None) + sum(1 for _ in items))
             own, other = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
@@ -116,11 +114,6 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterato
                 f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, not 5."
             )
         yield row
-
-
-def _parts(item: Item) -> tuple[object, ...]:
-    """Return the parts that must be the same in the run and in the blind file."""
-    return item.compound, item.sentence, sorted(item.names), len(item.sequence)
 
 
 def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, list[Prediction]]:

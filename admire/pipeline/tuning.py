@@ -17,7 +17,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
-from admire.pipeline.run_folder import read_cosines, read_record, read_rows, recorded_cosines
+from admire.pipeline.run_folder import read_cosines, read_record, read_rows
 from admire.rankers.scorer import Scores, comparable, compared, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
@@ -32,9 +32,7 @@ WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 
 
 def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
-    """Return the figures of a run with its own settings, those of :func:`cross_validate`, and the
-    scoring that is best on all items.
-    """
+    """Return the figures of a run, those of :func:`cross_validate`, and the best scoring."""
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
         raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
@@ -48,9 +46,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
 def tune_weights(
     folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
-    """Return the figures of equal weights of runs, those of :func:`cross_validate`, and the weights
-    that are best on all items.
-    """
+    """Return figures of equal weights, those of :func:`cross_validate`, and the best weights."""
     tried = weightings(len(folders))
     shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
     items, orders = list[Item](), []
@@ -68,13 +64,12 @@ def tune_weights(
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
     opened = metrics.open_metrics()
-    figures = {name: opened[name] for name in METRICS}
-    rows: list[dict[str, Any]] = [
-        {"compound": item.compound, "sentence": item.sentence, "sentence_type": item.sentence_type}
-        | {name: figure(order, item, None, item.compound) for name, figure in figures.items()}
-        for item, order in zip(items, orders, strict=True)
-    ]
-    return pd.DataFrame(rows)
+    texts = ("compound", "sentence", "sentence_type")
+    columns: dict[str, list[Any]] = {name: [getattr(i, name) for i in items] for name in texts}
+    for name in METRICS:
+        pairs = zip(orders, items, strict=True)
+        columns[name] = [opened[name](order, item, None, item.compound) for order, item in pairs]
+    return pd.DataFrame(columns)
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -88,18 +83,15 @@ def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
         weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
         tried.add(tuple(weight // gcd(*weights) for weight in weights))
 
-    def unevenness(weights: Sequence[int]) -> float:
+    def unevenness(weights: Sequence[int]) -> tuple[float, Sequence[int]]:
         # Rounded, so that the order of the weights does not matter.
-        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9)
+        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9), weights
 
-    return tuple(sorted(tried, key=lambda weights: (unevenness(weights), weights)))
+    return tuple(sorted(tried, key=unevenness))
 
 
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
-    """Return the gates that can be tried on a run's rows.
-
-    A run with a hard gate and single glosses has none for literal uses, which the soft gate needs.
-    """
+    """Return the gates to try; a hard one's run may lack the glosses that the soft one needs."""
     rows = pd.concat(parts)
     literal = rows[rows["predicted_type"] != "idiomatic"]
     return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
@@ -120,9 +112,8 @@ def scorings(
 ) -> tuple[Scoring, ...]:
     """Return the scorings to try, beginning with the paper's if it is one of them.
 
-    Args:
-        tracks: with two, images and captions, their weights are tried as well.
-        encoders: with two, plain sums are omitted, because their terms are on different scales.
+    With two tracks their weights are tried as well. With two encoders plain sums are omitted,
+    because their terms are on different scales.
     """
     return tuple(
         Scoring(image, caption, gate, contrast, standardise, texts)
@@ -140,21 +131,26 @@ def rescore_all(
     noise: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, ...]]]:
     """Return each item's order under each of several scorings, from its rows of scores.csv."""
-    known = dict(noise or {})
-    known[""] = next(iter(known.values()), {})  # one encoder has no column
+    by_encoder = dict(noise or {})
+    by_encoder[""] = next(iter(by_encoder.values()), {})  # one encoder has no column
     orders = []
     for part in parts:
         models = []
-        named = part if "encoder" in part else part.assign(encoder="")
-        for (encoder, _), rows in named.groupby(["encoder", "llm"], sort=False):
+        keyed = part if "encoder" in part else part.assign(encoder="")
+        for (encoder, _), rows in keyed.groupby(["encoder", "llm"], sort=False):
             # Missing texts have no cosines.
-            filled = rows.dropna(axis="columns", how="all").to_dict("records")
-            roles, cosines = recorded_cosines(filled, TEXTS)
+            filled = rows.dropna(axis="columns", how="all")
+            roles = [role for role in TEXTS if any(f"{track}_{role}" in filled for track in TRACKS)]
+            cosines = {
+                track: filled.reindex(columns=[f"{track}_{role}" for role in roles]).to_numpy().T
+                for track in TRACKS
+                if any(f"{track}_{role}" in filled for role in roles)
+            }
             first = rows.iloc[0]
             sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
             names = rows["candidate"].tolist()
             models.append(_Recorded(str(encoder), names, sense, roles, cosines))
-        orders.append([_order(models, scoring, known) for scoring in scorings])
+        orders.append([_order(models, scoring, by_encoder) for scoring in scorings])
     return orders
 
 
@@ -165,7 +161,7 @@ class _Recorded:
     encoder: str
     names: list[str]
     sense: Sense
-    roles: list[str]
+    roles: Sequence[str]
     cosines: dict[str, Scores]
 
 

@@ -27,10 +27,8 @@ those under either sense. A role of weight 0 does not count, but its cosines are
 class Embeddings(ComparingRanker):
     """Vectors: candidates are compared with texts about the compound.
 
-    Args:
-        encoders: see :func:`~admire.rankers.open_encoders`. Of several, an item leaves out those
-            that do not know its language, or that encode too little of its candidates. If that
-            leaves none, the first one compares.
+    Of several encoders, an item leaves out those that do not know its language, or that encode too
+    little of its candidates. If that leaves none, the first one compares.
     """
 
     uses_encoders = True

@@ -56,7 +56,6 @@ class Part(NamedTuple):
         of: the compared track, or a ranker or run.
         text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
             score. None for a ranker.
-        values: shape (candidates,).
         encoder: the encoder that compared, if the run has several.
     """
 
@@ -67,10 +66,7 @@ class Part(NamedTuple):
 
 
 def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
-    """Return the parts of one ranker's scores as parts of the mean of several's comparable scores.
-
-    The parts sum to ``scores``; there are ``of`` rankers.
-    """
+    """Return the parts of one ranker's scores as parts of the mean of those of ``of`` rankers."""
     spread = np.round(scores, 9).std()
     return [
         part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / of)
@@ -134,8 +130,7 @@ class Judgement:
     def meaning(self) -> str | None:
         """The meaning from the first answer that agrees with the chosen sense."""
         meant = self.sense and self.sense.label
-        meanings = (answer.meaning for answer in self.answers if answer.sense == meant)
-        return next(filter(None, meanings), None)
+        return next((a.meaning for a in self.answers if a.sense == meant and a.meaning), None)
 
 
 def refuse_answers(name: str, answers: Sequence[Answer]) -> UserError:

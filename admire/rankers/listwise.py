@@ -77,7 +77,6 @@ class Listwise(Ranker):
             )
             question = Question(
                 parts,
-                temperature=0.0,
                 max_tokens=300 + 100 * len(candidates),
                 seed=settings.seed + number,
                 schema=schema,

@@ -106,7 +106,6 @@ class Pointwise(Ranker):
         )
         return Question(
             parts,
-            temperature=0.0,
             max_tokens=4 if letters else 60,
             seed=self.settings.seed,
             schema=None if letters else NUMBERS,

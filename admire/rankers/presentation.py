@@ -84,16 +84,15 @@ def show(
     images: list[Image] = []
 
     def described(thing: Candidate, letter: str = "") -> dict[str, Any]:
-        picture, caption = "", thing.caption if "caption" in tracks else None
+        picture = ""
         if "image" in tracks and thing.image:
             picture = f"\0{len(images)}\0"  # a quoted text cannot contain this
             images.append(Image(thing.image, side))
+        has_caption = "caption" in tracks or not (letter or picture)
+        caption = thing.caption if has_caption else None
         return {"letter": letter, "caption": caption, "picture": picture}
 
     sequence = [described(thing) for thing in item.sequence]
-    for part, thing in zip(sequence, item.sequence, strict=True):
-        if not part["picture"]:
-            part["caption"] = thing.caption
     lettered = [
         described(candidate, letter) for letter, candidate in zip(LETTERS, candidates, strict=False)
     ]
@@ -156,10 +155,9 @@ class StructuredReply(BaseModel):
 
     @classmethod
     def read(cls, reply: str, key: str) -> Self | None:
-        """Return the JSON object in a reply that has this key.
+        """Return the JSON object in a reply that has this key, whatever is around it.
 
-        Markdown fences, thoughts before it and words around it are ignored. None if no object fits
-        the model, or if several differ.
+        None if no object fits the model, or if several differ.
         """
         objects = list(json_objects(reply))
         starts = [0, *(last for _, last, _ in objects)]

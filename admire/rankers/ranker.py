@@ -50,14 +50,13 @@ class AnyRanker:
         self, result: Any, item: Item, llm: str, answers: Sequence[Answer] = ()
     ) -> Judgement:
         """Return scores as a judgement; refuse wrong ones."""
-        where = f"'{item.compound}'"
+        where, count = f"'{item.compound}'", len(item.candidates)
         with self._plugin.blamed(where):
             if not isinstance(result, Judgement):
                 result = Judgement(self.name, llm, tuple(map(float, result)), tuple(answers))
         wrong = list(filterfalse(math.isfinite, result.scores))
-        if len(result.scores) != len(item.candidates) or wrong:
+        if len(result.scores) != count or wrong:
             returned = f"a score of {wrong[0]}" if wrong else f"{len(result.scores)} scores"
-            count = len(item.candidates)
             raise self._plugin.error(f"returned {returned} for {count} candidates.", where)
         judgement: Judgement = replace(result, ranker=self.name, llm=llm)
         return judgement
@@ -143,10 +142,7 @@ class ComparingRanker(AnyRanker):
     def judge(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> Sequence[Any]:
-        """Return the scores of the items.
-
-        Each item has an array or list of scores, a :class:`Judgement`, or a tuple of judgements,
-        whose scores are averaged.
+        """Return for each item its scores, a :class:`Judgement`, or a tuple of judgements.
 
         Args:
             readings: None for each item if the query is a baseline.
@@ -163,7 +159,7 @@ class ComparingRanker(AnyRanker):
             raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
         judged = []
         for row, item, reading in zip(rows, items, readings, strict=True):
-            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
+            if not isinstance(row, tuple) or not all(isinstance(part, Judgement) for part in row):
                 row = (row,)  # an array or a list of scores, or a judgement
             llm = reading.llm if reading else ""
             judged.append([self._judgement(result, item, llm) for result in row])
@@ -181,19 +177,20 @@ def ranker_class(name: str) -> type[AnyRanker]:
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
     """Open a ranker by its name, with options that it may accept, such as ``encoders``."""
     plugin, _ = registry.resolve("ranker", name)
-    made = replace(plugin, make=ranker_class(name))
-    ranker: AnyRanker = made.open(plugins=settings.plugins, **options)
+    opened = replace(plugin, make=ranker_class(name)).open(plugins=settings.plugins, **options)
+    ranker: AnyRanker = opened
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker
 
 
-def open_comparing(
-    names: Sequence[str], prompts: Prompts, settings: Settings, **options: Any
-) -> list[ComparingRanker]:
-    """Open those of some rankers that judge many items at once; see :func:`open_ranker`."""
-    comparing = (name for name in names if issubclass(ranker_class(name), ComparingRanker))
-    return [open_ranker(name, prompts, settings, **options) for name in comparing]
+def open_comparing(prompts: Prompts, settings: Settings, **options: Any) -> list[ComparingRanker]:
+    """Open the rankers of a run that judge many items at once; see :func:`open_ranker`."""
+    return [
+        open_ranker(name, prompts, settings, **options)
+        for name in settings.rankers
+        if issubclass(ranker_class(name), ComparingRanker)
+    ]
 
 
 def open_rankers(
@@ -204,8 +201,11 @@ def open_rankers(
     Raises:
         UserError: a name is unknown, or the model or a ranker does not support the set.
     """
-    asking = (name for name in settings.rankers if issubclass(ranker_class(name), Ranker))
-    rankers: list[Ranker] = [open_ranker(name, prompts, settings) for name in asking]
+    rankers: list[Ranker] = [
+        open_ranker(name, prompts, settings)
+        for name in settings.rankers
+        if issubclass(ranker_class(name), Ranker)
+    ]
     tracks: tuple[str, ...] = ()
     if llm and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown

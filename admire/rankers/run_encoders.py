@@ -302,10 +302,7 @@ def _by_track(
     tracks: Sequence[str],
     settings: Settings,
 ) -> list[RunEncoder]:
-    """Return what encodes each track. Captions may have an encoder of their own.
-
-    Images that no encoder encodes are refused, or logged if captions can be ranked without them.
-    """
+    """Return what encodes each track; refuse images that nothing encodes if they are needed."""
     run_encoders, blind = [], []
     for encoder in encoders:
         by_track: dict[str, CachedEncoder] = {}

@@ -140,10 +140,7 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
 
 
 def compared(cosines: Mapping[str, Scores]) -> npt.NDArray[np.bool_]:
-    """Return which candidates have a track in common with another one, shape (candidates,).
-
-    The score of the others is the mean of what is missing, and says nothing.
-    """
+    """Return which candidates have a track in common with another one, shape (candidates,)."""
     there = [~np.isnan(values).any(axis=0) for values in cosines.values()]
     mask: npt.NDArray[np.bool_] = np.any([own & (own.sum() > 1) for own in there], axis=0)
     return mask
