@@ -175,7 +175,7 @@ class ChatStage:
         self, items: Sequence[Item], entries: Mapping[Item, Entries], encoder: TextEncoder | None
     ) -> dict[str, dict[Item, Sense]]:
         """Return the senses that no chat model decides, by method."""
-        uses = [item for item in items if item.has_sense]
+        uses = list(filter(attrgetter("has_sense"), items))
         senses: dict[str, dict[Item, Sense]] = {"vote": {}, "ranker": {}}
         for speaker in self.speakers:
             check_recorded(speaker, items)
@@ -268,16 +268,16 @@ def _speaker(
     model: BoundModel | Recording, summary: SetSummary, settings: Settings, prompts: Prompts
 ) -> Speaker:
     """Return what interprets a set with a chat model; refuse a set that it cannot interpret."""
-    asked = model if isinstance(model, BoundModel) else None
-    rankers = open_rankers(summary, asked, prompts, settings)
+    bound = model if isinstance(model, BoundModel) else None
+    rankers = open_rankers(summary, bound, prompts, settings)
     method: Any = sense_method(settings.sense, model)
     decider = None
-    if asked and method == "vote" and settings.sense == "auto":
+    if bound and method == "vote" and settings.sense == "auto":
         decider = next((ranker for ranker in rankers if ranker.decides_senses), None)
         method = "ranker" if decider else method
     if method == "given" and "sentence_type" in summary.first_missing:
         given(summary.first_missing["sentence_type"][1])
-    reads = method == "detector" or (method == "vote" and asked)
+    reads = method == "detector" or (method == "vote" and bound)
     if reads and "context" in summary.first_missing:
         check_contexts([summary.first_missing["context"][1]])
     return Speaker(model, method, rankers, decider)

@@ -150,7 +150,7 @@ def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
                 "runs of the same items can be fused."
             )
         pairs = zip(folders[1:], others, strict=True)
-        same = [first, *(_paired(first, one, folders[0], folder, number) for folder, one in pairs)]
+        same = [first, *(_paired(first, other, folders[0], of, number) for of, other in pairs)]
         sense = next(filter(None, (ranking.sentence_type for ranking in same)), None)
         order = next(filter(None, (ranking.expected_order for ranking in same)), None)
         item = replace(first.item, sentence_type=sense, expected_order=order)
@@ -191,16 +191,14 @@ def _fuse_item(
         own["predicted_type"] = sense.label or ""
         own["probability_idiomatic"] = sense.probability_idiomatic
         own["confidence"] = sense.confidence
-    columns, shares = dict[str, Any](), dict[str, Any]()
-    for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
+    columns, shares, fused = dict[str, Any](), dict[str, Any](), list[FusedRun]()
+    runs = zip(folders, weights, rankings, strict=True)
+    for k, (folder, weight, ranking) in enumerate(runs, start=1):
+        fused.append(FusedRun(str(folder), weight, ranking.order))
         columns[f"score{k}"] = ranking.scores
         columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
         share = weight / sum(weights) * comparable(ranking.scores, method)
         shares[part_column(Part(f"run{k}", None, share))] = share
-    fused = tuple(
-        FusedRun(str(folder), weight, ranking.order)
-        for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
-    )
     seen = merge_leaks(ranking.seen for ranking in rankings)
     last = tuple(name for name in item.names if all(name in r.uncompared for r in rankings))
     return Ranking.of(
@@ -208,7 +206,7 @@ def _fuse_item(
         scores,
         [(own, columns | shares)],
         interpretations,
-        fused=fused,
+        fused=tuple(fused),
         seen=seen,
         uncompared=last,
     )

@@ -166,8 +166,7 @@ class Row(BaseModel):
     def probability_idiomatic(self) -> float | None:
         """The mean over chat models; None without a parsed vote, or if the sense was given."""
         senses = [reading.sense for reading in self.interpretations]
-        given = "given" in map(attrgetter("by"), senses)
-        return None if given else mean_probability(senses)
+        return None if "given" in map(attrgetter("by"), senses) else mean_probability(senses)
 
     @property
     def confidence(self) -> float | None:

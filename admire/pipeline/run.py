@@ -55,15 +55,8 @@ from admire.pipeline.record import (
     versions,
 )
 from admire.prompts import Prompts
-from admire.rankers import (
-    Judgement,
-    Part,
-    RunEncoder,
-    look_where_no_caption_is,
-    open_comparing,
-    open_encoders,
-)
-from admire.rankers.judgement import as_counted
+from admire.rankers import RunEncoder, look_where_no_caption_is, open_comparing, open_encoders
+from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.run_encoders import count_long
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
@@ -207,7 +200,6 @@ class RankingPipeline:
         # Before the encoders, which may download gigabytes.
         self.session = Session(**vars(resolved.asking), plugins=settings.plugins)
         self.stage = open_stage(summary, resolved, self.session, self.prompts)
-        self.detector = self.stage.detector
         self.encoders = list[RunEncoder]()
         if settings.compares:
             opened = resolved.encoder, resolved.caption_encoder
@@ -216,7 +208,7 @@ class RankingPipeline:
         self.caption_encoder = next(iter(of_captions), None)
         self.rankers = open_comparing(self.prompts, settings, encoders=self.encoders)
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
-        self._training_digests = _training_digests(self.heads, self.detector)
+        self._training_digests = _training_digests(self.heads, self.stage.detector)
         self.record = self._begin(summary, source)
 
     def _begin(self, summary: SetSummary, source: Mapping[str, str] | None) -> dict[str, Any]:
@@ -236,11 +228,10 @@ class RankingPipeline:
             llms.append(_named(speaker.model) | {"sense": method, "meanings": meanings})
             for ranker in speaker.rankers:
                 saw.update(ranker.tracks)
-        compared = defaultdict(list)
-        for track in TRACKS:
-            for encoder in self.encoders:
-                if track in encoder.tracks:
-                    compared[track].append(_named(encoder.tracks[track]))
+        compared: dict[str, list[dict[str, str]]] = {}
+        for track, encoder in product(TRACKS, self.encoders):
+            if track in encoder.tracks:
+                compared.setdefault(track, []).append(_named(encoder.tracks[track]))
         tracks = sorted({*compared, *saw}, key=TRACKS.index)
         settings["track"] = "+".join(compared or tracks) or None
         return {
@@ -252,8 +243,8 @@ class RankingPipeline:
             "saw": tracks,
             "models": {
                 "llms": llms,
-                "encoders": dict(compared),
-                "detector": self.detector.identity if self.detector else None,
+                "encoders": compared,
+                "detector": self.stage.detector.identity if self.stage.detector else None,
                 "head": " + ".join([head.identity for head in self.heads]) or None,
                 "dictionaries": list(map(_named, self.stage.dictionaries)),
             },
@@ -269,7 +260,7 @@ class RankingPipeline:
         if self.skipped:
             record["items"] -= len(self.skipped)
             record["left_out"] = [*record.get("left_out", ()), *self.skipped]
-        languages = trained_languages(self.detector)
+        languages = trained_languages(self.stage.detector)
         trained = {
             language: base_language(language) in languages
             for language, tally in self.tallies.items()
@@ -306,42 +297,40 @@ class RankingPipeline:
         except PluginError as error:
             if not self.skips_bad:
                 raise
-            if len(items) == 1:
-                sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
-                log.warning("%s Skipped: “%s”", error, sentence)
-                self.skipped.append(f"“{sentence}”: {error}")
-                return []
-        else:
-            if lacking := [ranking for ranking in rankings if ranking.uncompared]:
-                log.warning(
-                    "'%s': nothing compares %s with another candidate, so it is last%s.",
-                    lacking[0].compound,
-                    ", ".join(lacking[0].uncompared),
-                    f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",
-                )
-            return rankings
-        half = len(items) // 2  # results so far come from the caches
-        left = self.rank_block(items[:half], first=first)
-        return left + self.rank_block(items[half:], first=False)
+            if half := len(items) // 2:  # results so far come from the caches
+                left = self.rank_block(items[:half], first=first)
+                return left + self.rank_block(items[half:], first=False)
+            sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
+            log.warning("%s Skipped: “%s”", error, sentence)
+            self.skipped.append(f"“{sentence}”: {error}")
+            return []
+        if lacking := [ranking for ranking in rankings if ranking.uncompared]:
+            log.warning(
+                "'%s': nothing compares %s with another candidate, so it is last%s.",
+                lacking[0].compound,
+                ", ".join(lacking[0].uncompared),
+                f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",
+            )
+        return rankings
 
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        said = list[list[Judged]]()
+        heard = list[list[Judged]]()
         if self.stage.speakers:
             started = time.perf_counter()
-            said = self.stage.hold(items, self.caption_encoder, strict=first)
-            asked = self.session.pop_seconds()
-            ranking = asked.get("ranking", 0.0)
+            heard = self.stage.hold(items, self.caption_encoder, strict=first)
+            spent = self.session.pop_seconds()
+            ranking = spent.get("ranking", 0.0)
             self.seconds["senses and meanings"] += time.perf_counter() - started - ranking
-            if "ranking" in asked:
+            if "ranking" in spent:
                 self.seconds["rankers"] += ranking
-        readings: list[Interpretation | None] = [reading for row in said for reading, _ in row]
-        if self.settings.query != "meaning" or not said:
+        readings: list[Interpretation | None] = [reading for row in heard for reading, _ in row]
+        if self.settings.query != "meaning" or not heard:
             readings = [None] * len(items)
         started = time.perf_counter()
         compared = self._compare(items, readings)
         pictures = "image" in self.record["models"]["encoders"]
         leaked = find_leaks(items, self._training_digests, pictures=pictures)
-        judged, below = list(zip(*said, strict=True)), self.settings.abstain_below
+        judged, below = list(zip(*heard, strict=True)), self.settings.abstain_below
         rankings = [
             _rank_item(item, compared[k], judged[k] if judged else (), leaked[k], below)
             for k, item in enumerate(items)
@@ -403,13 +392,13 @@ Evidence = tuple[Interpretation | None, Judgement]
 def _rank_item(
     item: Item,
     together: Sequence[Evidence],
-    said: Sequence[Judged],
+    alone: Sequence[Judged],
     leaked: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
     """Rank an item by all judgements, with equal weights of models (section 2.3 of the paper)."""
     evidence, readings = [*together], list[Interpretation]()
-    for reading, judgements in said:
+    for reading, judgements in alone:
         readings.append(reading)
         evidence += product([reading], judgements)
     every = [judgement for _, judgement in evidence]

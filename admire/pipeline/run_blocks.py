@@ -39,8 +39,6 @@ log = logging.getLogger("admire")
 
 Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
 """The rankings of a block, the seconds of each stage, the account, and what was skipped."""
-RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
-"""Ranks a block in a worker, given whether it is the run's first."""
 
 
 def rank_file(
@@ -158,7 +156,7 @@ def _open_worker(
     noise: list[dict[str, float]],
     count: int,
     skips_bad: bool,
-) -> RankUnit:
+) -> Callable[[tuple[Sequence[Item], bool]], Ranked]:
     """Return the function that ranks blocks in one of ``count`` processes."""
     from admire.core.workers import check_same
 

@@ -256,9 +256,9 @@ def with_scores(
     cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
     by_item = groupby(cells, itemgetter("item"))
     for number, row in enumerate(rows, start=1):
-        item, of_item = next(by_item, (None, ()))
+        item, cells_of_item = next(by_item, (None, ()))
         parts, scores, names = [], {}, row.item.names
-        for part in of_item:
+        for part in cells_of_item:
             filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
             scores[filled.get("candidate")] = filled.get("score")
             parts.append(filled)
@@ -319,7 +319,6 @@ def open_run(name: str) -> list[Recorded]:
     from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 
     folder = Path(name).expanduser()
-    read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
     readings = list(zip(*(row.interpretations for row in rows), strict=False))

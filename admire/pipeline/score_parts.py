@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,14 +82,10 @@ def explain_first(ranking: Ranking) -> str:
         return f"“{names[first]}” is first because {reason}."
     noun, unlike = _WORDS[name]
     degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
-    readings = ranking.interpretations
-    texts: Mapping[str, Sequence[str]] = {
-        "meaning": [text for r in readings for text in r.idiomatic.definitions],
-        "unlike the literal sense": [text for r in readings for text in r.literal.definitions],
-        "compound": [ranking.item.phrase],
-        "unlike the compound": [ranking.item.phrase],
-    }
-    text = textwrap.shorten(next(iter(texts.get(name, ())), ""), 80, placeholder="…")
+    texts = [ranking.item.phrase] if noun == "words" else []
+    for reading in ranking.interpretations if noun in ("meaning", "literal sense") else ():
+        texts += (reading.idiomatic if noun == "meaning" else reading.literal).definitions
+    text = textwrap.shorten(next(iter(texts), ""), 80, placeholder="…")
     like = f"{noun} “{text}”" if text else noun
     reason = f"it is {degree} like the {like}{'' if is_most else f' than {before}'}"
     return f"“{names[first]}” is first because {reason}."

@@ -147,7 +147,7 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
             gold.append(with_gold(row.item, name, number))
             by_language[row.language].append((gold[-1], row.prediction))
         items.append(item_keys(gold))
-        models, flat = _fused(record) if "fused" in record else _ranked(record)
+        models, flat = _describe(record)
         scored = {
             language: score_items(
                 [item for item, _ in pairs], [row for _, row in pairs], name, metrics
@@ -199,40 +199,33 @@ def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 
     return order_agreement(*matched, seed=seed)
 
 
-def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+def _describe(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a run's name by its method and models, and its settings."""
+    if "fused" in record:
+        runs = [_describe(fused["record"])[0] for fused in record["fused"]]
+        joined = {name: " & ".join(dict.fromkeys(run[name] for run in runs)) for name in runs[0]}
+        weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
+        return joined, {"fusion": record["fusion"], "weights": weights}
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
-    encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
+    by_track = record["models"]["encoders"].values()
+    encoders = [encoder["name"] for encoder in chain.from_iterable(by_track)]
     compared = settings["query"]
     if compared == "meaning" and encoders:
         compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
         compared += "-F" * bool(settings["head"])
-    names = [compared if compares_vectors(name) else name for name in settings["rankers"]]
+    names = [compared if compares_vectors(name) else name for name in settings.pop("rankers")]
+    llms = " + ".join(settings.pop("llms"))
     columns = {
         "method": " + ".join(names),
-        "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
+        "llm": llms if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
-    scores = defaults["scoring"] | settings["scoring"]
-    scoring = {f"scoring.{name}": value for name, value in scores.items()}
-    scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
+    scores = defaults["scoring"] | settings.pop("scoring")
+    scores["texts"] = ",".join(scores["texts"])
     for name in ("dictionaries", "head"):
         settings[name] = ",".join(map(str, settings[name] or ()))
-    flat = settings | scoring
-    left_out = ("llms", "rankers", "scoring")
-    return columns, {name: value for name, value in flat.items() if name not in left_out}
-
-
-def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return a fused run's name and settings; see :func:`_ranked`."""
-    runs = [fused["record"] for fused in record["fused"]]
-    columns = [(_fused(record) if "fused" in record else _ranked(record))[0] for record in runs]
-    joined = {
-        name: " & ".join(dict.fromkeys(columns[name] for columns in columns)) for name in columns[0]
-    }
-    weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
-    return joined, {"fusion": record["fusion"], "weights": weights}
+    return columns, settings | {f"scoring.{name}": value for name, value in scores.items()}
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:

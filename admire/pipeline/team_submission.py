@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import filterfalse, zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -46,7 +47,7 @@ def write_submission_zip(
     if out.suffix != ".zip":
         raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
     record = read_record(run)
-    rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
+    rows = _checked_rows(run, record, data)
     texts: dict[str, io.StringIO] = {}
     tags: dict[str, str] = {}
     columns: Sequence[str] = HANDED_IN if sense else HANDED_IN[:-1]
@@ -62,7 +63,7 @@ def write_submission_zip(
             add_predictions(text, predictions, header=header, columns=columns)
         count += len(block)
         unknown += sum(row.predicted_type is None for row in block)
-    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
+    if not (tags.keys() <= {*ADMIRE_1} or tags.keys() <= {*ADMIRE_2}):
         raise UserError(
             f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
             f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
@@ -74,7 +75,7 @@ def write_submission_zip(
     with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for code, text in texts.items():
             archive.writestr(f"submission_{code}.tsv", text.getvalue())
-    missing = [code for code in ADMIRE_2 if code not in texts]
+    missing = list(filterfalse(texts.__contains__, ADMIRE_2))
     if missing and not texts.keys() <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
     return [f"submission_{code}.tsv" for code in texts]
@@ -93,8 +94,9 @@ def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
     )
 
 
-def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterator[Row]:
+def _checked_rows(run: Path, record: Mapping[str, Any], data: str | Path | None) -> Iterator[Row]:
     """Yield the run's rows; refuse them if they are not those of the blind files."""
+    source = Path(data) if data else _named_data(run, record)
     rows, items = read_rows(run), iter_items(source, rows=RowReader(whole=False))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         of_run, of_file = (
@@ -118,7 +120,7 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterato
 
 def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, list[Prediction]]:
     """Return the predictions of each language, by the code of the task, whose tag is added."""
-    predictions: dict[str, list[Prediction]] = {}
+    predictions = defaultdict(list)
     for row in rows:
         code = task_code(row.language)
         if tags.setdefault(code, row.language) != row.language:
@@ -126,5 +128,5 @@ def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, 
                 f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
                 f"both would be submission_{code}.tsv. Rank one of them."
             )
-        predictions.setdefault(code, []).append(row.prediction)
+        predictions[code].append(row.prediction)
     return predictions

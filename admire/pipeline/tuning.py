@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
 from pathlib import Path
@@ -135,7 +134,7 @@ def rescore_all(
     by_encoder[""] = next(iter(by_encoder.values()), {})  # one encoder has no column
     orders = []
     for part in parts:
-        models = []
+        models = list[_Recorded]()
         keyed = part if "encoder" in part else part.assign(encoder="")
         for (encoder, _), rows in keyed.groupby(["encoder", "llm"], sort=False):
             # Missing texts have no cosines.
@@ -148,36 +147,32 @@ def rescore_all(
             }
             first = rows.iloc[0]
             sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
-            names = rows["candidate"].tolist()
-            models.append(_Recorded(str(encoder), names, sense, roles, cosines))
-        orders.append([_order(models, scoring, by_encoder) for scoring in scorings])
+            models.append((str(encoder), sense, roles, cosines))
+        names = rows["candidate"].tolist()
+        orders.append([_order(names, models, scoring, by_encoder) for scoring in scorings])
     return orders
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """One encoder's and chat model's results for an item: the sense, and cosines by track."""
-
-    encoder: str
-    names: list[str]
-    sense: Sense
-    roles: Sequence[str]
-    cosines: dict[str, Scores]
+_Recorded = tuple[str, Sense, Sequence[str], dict[str, Scores]]
+"""One encoder's and chat model's results for an item: the sense, and cosines of roles by track."""
 
 
 def _order(
-    models: Sequence[_Recorded], scoring: Scoring, noise: Mapping[str, Mapping[str, float]]
+    names: Sequence[str],
+    models: Sequence[_Recorded],
+    scoring: Scoring,
+    noise: Mapping[str, Mapping[str, float]],
 ) -> tuple[str, ...]:
-    apart = len({model.encoder for model in models}) > 1 and scoring.standardise != "noise"
+    apart = len({encoder for encoder, *_ in models}) > 1 and scoring.standardise != "noise"
     rows = []
-    for model in models:
-        by_role = query_weights(scoring, model.sense, model.roles)
-        weights = [by_role.get(role, 0.0) for role in model.roles]
-        row = score(model.cosines, weights, scoring, noise.get(model.encoder))
+    for encoder, sense, roles, cosines in models:
+        by_role = query_weights(scoring, sense, roles)
+        weights = [by_role.get(role, 0.0) for role in roles]
+        row = score(cosines, weights, scoring, noise.get(encoder))
         rows.append(comparable(row) if apart else row)
-    masks = [compared(model.cosines) for model in models]
-    last = [name for name, *by in zip(models[-1].names, *masks, strict=True) if not any(by)]
-    return rank_names(models[-1].names, np.mean(rows, axis=0), last)
+    masks = [compared(cosines) for *_, cosines in models]
+    last = [name for name, *by in zip(names, *masks, strict=True) if not any(by)]
+    return rank_names(names, np.mean(rows, axis=0), last)
 
 
 def cross_validate(

@@ -1,7 +1,6 @@
 """Pointwise: a chat model grades each candidate alone, under both senses.
 
-It is for small models: they can answer a question about one candidate, but give the same reply to
-every question about five. The probability of a letter is more informative than the letter.
+Small models can do this, where they give the same reply to every question about five.
 """
 
 from __future__ import annotations

@@ -125,8 +125,8 @@ def ask_for_answers(
             answer = Answer(question.shown, unread=unread, cut=reply.cut)
         return Reading(answer, answer.unread is None, answer.unread is None)
 
-    def again(question: Question, reply: Reply, asked: int) -> Question | None:
-        if asked > 1:
+    def again(question: Question, reply: Reply, tries: int) -> Question | None:
+        if tries > 1:
             return None
         return replace(
             question,

@@ -117,15 +117,15 @@ class Ranker(AnyRanker):
         replies: Sequence[Reply] | None = None
         while True:
             try:
-                asked = conversation.send(replies)  # type: ignore[arg-type]  # None starts it
+                turn = conversation.send(replies)  # type: ignore[arg-type]  # None starts it
             except StopIteration as end:
                 return end.value
-            if isinstance(asked, Unusable) or not all(isinstance(q, Question) for q in asked):
-                replies = yield asked
+            if isinstance(turn, Unusable) or not all(isinstance(q, Question) for q in turn):
+                replies = yield turn
                 continue
             questions = [
                 replace(q, purpose=q.purpose or "ranking", about=item, task=q.task or self.task)
-                for q in asked
+                for q in turn
             ]
             replies = yield questions
             answers += [

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain, filterfalse
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from admire.encoders.projection import Projection
 
 log = logging.getLogger("admire")
-
-Default = TypeVar("Default")
-
 
 Encoded = Mapping[tuple[str, bool], tuple[Mapping[str, Vectors], Mapping[Any, Vectors]]]
 """The windows of texts, and those of images or captions, by track and whether a head projected
@@ -214,14 +211,11 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     return replace(settings, encoder=encoders, scoring=scoring)
 
 
-def encoder_attribute(name: str, attribute: str, default: Default) -> Default:
-    """Return an attribute of an encoder by its name, without opening it, see :class:`TextEncoder`;
-    the default if it has none, or the encoder is not installed."""
+def encoder_attribute(name: str, attribute: str, default: Any) -> Any:
+    """Return an attribute of an encoder by its name, without opening it, or the default."""
     family = name.partition(":")[0]
-    if family not in registry.names("encoder"):
-        return default
-    value: Default = getattr(registry.find("encoder", family).make, attribute, default)
-    return value
+    there = family in registry.names("encoder")
+    return getattr(registry.find("encoder", family).make, attribute, default) if there else default
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
@@ -230,11 +224,9 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
         return False
     reads = bool(settings.track or summary.without_caption)
     for name in settings.llms:
-        plugin, _ = registry.resolve("chat", name)
-        reads |= settings.looks and "key" in plugin.needs
+        reads |= settings.looks and "key" in registry.resolve("chat", name)[0].needs
     for name in settings.encoder:
-        plugin, _ = registry.resolve("encoder", name)
-        reads |= reads_images(plugin.make)
+        reads |= reads_images(registry.resolve("encoder", name)[0].make)
     return reads
 
 
