@@ -1,5 +1,3 @@
-"""A run as a table, as text, and as cards in a notebook."""
-
 import re
 from dataclasses import replace
 from html import unescape

@@ -1,5 +1,3 @@
-"""Why a candidate is first: in words, and by the parts that sum to its score."""
-
 import numpy as np
 import pytest
 from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains

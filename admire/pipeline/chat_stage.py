@@ -151,9 +151,6 @@ class ChatStage:
         Args:
             encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
             strict: whether a chat model without any usable reply is an error, not a warning.
-
-        Raises:
-            UserError: a model fails or is refused, or an item's sense cannot be decided.
         """
         entries = {item: look_up_item(self.dictionaries, item) for item in items}
         senses, rows = self._decide(items, entries, encoder), []

@@ -132,10 +132,7 @@ def _fusing(
 def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
     """Yield each item's rankings by runs of the same items, with the first's item and candidates.
 
-    An item's gold is that of the first run that has it.
-
-    Raises:
-        UserError: there are fewer than two runs, or they differ; names the first difference.
+    An item's gold is that of the first run that has it. A UserError names the first difference.
     """
     if len(folders) < 2:
         raise UserError("Give two run folders or more.")

@@ -48,10 +48,8 @@ def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
-    The digest is empty for a plug-in that reads neither a file nor a folder.
-
-    Args:
-        apart: the folders of ``images`` and V-WSD's ``gold``; only their paths are recorded.
+    The digest is empty for a plug-in that reads neither a file nor a folder. Of ``apart``, the
+    folders of ``images`` and V-WSD's ``gold``, only the paths are recorded.
     """
     paths = {"path": full_name(path)}
     for kind, where in apart.items():
@@ -132,11 +130,8 @@ def summarise_languages(
 ) -> list[dict[str, Any]]:
     """Return the summary of a run by language, as in run.json; unknown values are None.
 
-    ``share_idiomatic`` is of the items with a sense, ``confidence`` the mean, and
-    ``without_meaning`` of those that are predicted as idiomatic.
-
-    Args:
-        trained: by language, whether the detector that decided senses was trained on it.
+    ``share_idiomatic`` is of the items with a sense, ``confidence`` the mean, ``without_meaning``
+    of those predicted as idiomatic; ``trained`` says whether the detector knows a language.
     """
     summary = []
     for language, tally in tallies.items():
@@ -146,9 +141,7 @@ def summarise_languages(
             "items": tally["items"],
             "share_idiomatic": round(tally["idiomatic"] / sense, 4) if sense else None,
             "confidence": round(tally["confidence"] / sure, 4) if sure else None,
-            "unsure": tally["unsure"],
-            "without_meaning": tally["without_meaning"],
-            "compound_not_found": tally["compound_not_found"],
+            **{name: tally[name] for name in MISSING},
             "detector_trained": trained.get(language),
         }
         summary.append(row)

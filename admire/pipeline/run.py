@@ -164,13 +164,10 @@ class RankingPipeline:
     """The models of a run, opened for a checked set, and the state of its ranking.
 
     Attributes:
-        settings: resolved for this set.
         caption_encoder: encodes captions, if an encoder of the run does.
         rankers: those that judge many items at once, without a chat model.
-        record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
-        done: how many items are ranked.
-        tallies: their counts, by language.
+        tallies: the counts of the items that are done, by language.
         skipped: why items were skipped.
 
     Args:
@@ -327,7 +324,14 @@ class RankingPipeline:
         if self.settings.query != "meaning" or not heard:
             readings = [None] * len(items)
         started = time.perf_counter()
-        compared = self._compare(items, readings)
+        compared: dict[int, list[Evidence]] = defaultdict(list)
+        for ranker in self.rankers:
+            # All models' readings at once, so that their texts are encoded together.
+            results = ranker.judge_all([*items] * (len(readings) // len(items)), readings)
+            for k in range(len(items)):
+                own = slice(k, None, len(items))  # a model's readings follow the one's before
+                for of_encoder in zip(*results[own], strict=True):
+                    compared[k] += zip(readings[own], of_encoder, strict=True)
         pictures = "image" in self.record["models"]["encoders"]
         leaked = find_leaks(items, self._training_digests, pictures=pictures)
         judged, below = list(zip(*heard, strict=True)), self.settings.abstain_below
@@ -337,21 +341,6 @@ class RankingPipeline:
         ]
         self.seconds["encoding and scores"] += time.perf_counter() - started
         return rankings
-
-    def _compare(
-        self, items: Sequence[Item], readings: Sequence[Interpretation | None]
-    ) -> Mapping[int, Sequence[Evidence]]:
-        """Return what comparing rankers judge of each item, by its index; readings are by model."""
-        evidence: dict[int, list[Evidence]] = defaultdict(list)
-        models = len(readings) // len(items)
-        for ranker in self.rankers:
-            # All models' readings at once, so that their texts are encoded together.
-            judged = ranker.judge_all([*items] * models, readings)
-            for k in range(len(items)):
-                own = slice(k, None, len(items))
-                for of_encoder in zip(*judged[own], strict=True):
-                    evidence[k] += zip(readings[own], of_encoder, strict=True)
-        return evidence
 
 
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:

@@ -227,7 +227,6 @@ def read_rankings(folder: Path, record: Mapping[str, Any]) -> Iterator[Ranking]:
         yield ranking
 
 
-REQUIRED = ("item", "candidate", "score")
 WORDS = (
     *("compound", "language", "candidate", "ranker", "encoder", "llm"),
     *("predicted_type", "by", "gloss"),
@@ -251,7 +250,7 @@ def with_scores(
 
     It must also have the further ``columns``.
     """
-    tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
+    tables = table_parts(folder / SCORES, ("item", "candidate", "score", *columns))
     records = (_numbers(folder, table).to_dict("records") for table in tables)
     cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
     by_item = groupby(cells, itemgetter("item"))
@@ -274,11 +273,7 @@ def _damaged(path: Path, why: str) -> UserError:
 
 
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """Read a run's items, each one's cosines in scores.csv, and the encoders of a candidate.
-
-    Raises:
-        UserError: the folder is no run with chat models and embeddings, or lacks gold.
-    """
+    """Read a run's items, each one's cosines in scores.csv, and the encoders of a candidate."""
     record = read_record(folder)
     if "fused" in record:
         raise UserError(f"{folder}: is a fused run. Tune the runs that it was fused from.")

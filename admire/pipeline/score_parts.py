@@ -42,9 +42,6 @@ def score_parts(ranking: Ranking) -> list[Part]:
     return parts
 
 
-# -------------------------------------------------------------------------------------- in words
-
-
 def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
     """Return the parts by name, summed over texts of one sense and over tracks.
 

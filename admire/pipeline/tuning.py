@@ -187,13 +187,8 @@ def cross_validate(
 
     The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
     the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
-    so each item's figures are the means over many splits.
-
-    Args:
-        orders: for each item, one for each way of ranking.
-
-    Raises:
-        UserError: there are fewer compounds than folds.
+    so each item's figures are the means over many splits. ``orders`` has for each item one for
+    each way of ranking.
     """
     names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
     if len(names) < folds:

@@ -17,10 +17,9 @@ from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
 
 _Query = tuple[dict[str, str], dict[SenseLabel | None, dict[str, float]]]
-"""What candidates are compared with: texts by role (gloss, compound, …), and the weights of these
-roles by sense. Those of None give the scores; an unsure sense that has an idiomatic text also has
-those under either sense. A role of weight 0 does not count, but its cosines are recorded. The role
-``sequence`` has no text, because it stands for the item's sequence."""
+"""What candidates are compared with: texts by role (empty for ``sequence``), and the weights of
+these roles by sense. Those of None give the scores; an unsure sense with an idiomatic text has those of
+either sense. A role of weight 0 does not count, but its cosines are recorded."""
 
 
 @register("ranker", "embeddings", needs=("embedded",))

@@ -26,14 +26,13 @@ log = logging.getLogger("admire")
 
 
 class AnyRanker:
-    """What both kinds of rankers have.
+    """What both kinds of rankers have, beside the run's prompts and settings.
 
     Attributes:
         name: the name that ``--ranker`` takes.
         weighs_both_senses: whether the meanings of both senses count for each use.
         uses_meanings: whether it needs meanings at all.
         uses_encoders: whether it compares the vectors of the run's encoders.
-        prompts, settings: the run's.
     """
 
     name: str = ""
@@ -177,8 +176,7 @@ def ranker_class(name: str) -> type[AnyRanker]:
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
     """Open a ranker by its name, with options that it may accept, such as ``encoders``."""
     plugin, _ = registry.resolve("ranker", name)
-    opened = replace(plugin, make=ranker_class(name)).open(plugins=settings.plugins, **options)
-    ranker: AnyRanker = opened
+    ranker = replace(plugin, make=ranker_class(name)).open(plugins=settings.plugins, **options)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker
@@ -196,11 +194,7 @@ def open_comparing(prompts: Prompts, settings: Settings, **options: Any) -> list
 def open_rankers(
     summary: SetSummary, llm: Capabilities | None, prompts: Prompts, settings: Settings
 ) -> list[Ranker]:
-    """Open the rankers of a run that judge items one by one, by a chat model; of None, by none.
-
-    Raises:
-        UserError: a name is unknown, or the model or a ranker does not support the set.
-    """
+    """Open the rankers of a run that judge items one by one, by a chat model; of None, by none."""
     rankers: list[Ranker] = [
         open_ranker(name, prompts, settings)
         for name in settings.rankers

@@ -240,9 +240,6 @@ def open_encoders(
 
     Args:
         encoders, caption_encoder: names and objects in place of those of the settings.
-
-    Raises:
-        UserError: no candidate has the track, no encoder supports it, or a head does not fit.
     """
     tracks = settings.track.split("+") if settings.track else summary.tracks
     for track in tracks:
