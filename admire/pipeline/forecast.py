@@ -30,8 +30,7 @@ class Forecast:
         at_most: whether there may be fewer, because they depend on replies that are still missing.
         prompt, completion: the expected tokens of the others in total; by cached replies of the
             stage with their usage, if there are some.
-        price: the expected cost of the others; None if unknown.
-        unknown: why the price is unknown.
+        price, unknown: the expected cost of the others; or None, and why it is unknown.
     """
 
     stage: str
@@ -165,13 +164,11 @@ def plan(
     """Return the requests of :func:`admire.rank` to its chat models, with their estimated cost.
 
     No request is sent and no model is loaded, so no key is needed; only the cache of replies is
-    read. Questions that are repeated after an unusable reply are not counted.
+    read. Questions that are repeated after an unusable reply are not counted. There is one forecast
+    for each stage and model, in the order of the run; none if no chat model is asked.
 
     Args:
         items, asking, llms: as for :func:`admire.rank`, as are the errors.
-
-    Returns:
-        One forecast for each stage and model, in the order of the run; empty if none is asked.
     """
     resolved = resolve_models(settings, asking, llms=llms)
     session = DryRun(**vars(resolved.asking))

@@ -238,10 +238,9 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
 
 
 class RunSummary(NamedTuple):
-    """The summary of a run that is printed when it has been written.
+    """The summary of a run that is printed when it has been written, with its first rankings.
 
     Attributes:
-        first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.metrics.item_figures.score_items` without ``compound`` and ``sentence``,
             and with ``seen`` (see :attr:`admire.pipeline.ranking.Row.seen`).

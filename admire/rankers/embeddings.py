@@ -18,8 +18,8 @@ from admire.senses.sense import likelier
 
 _Query = tuple[dict[str, str], dict[SenseLabel | None, dict[str, float]]]
 """What candidates are compared with: texts by role (empty for ``sequence``), and the weights of
-these roles by sense. Those of None give the scores; an unsure sense with an idiomatic text has those of
-either sense. A role of weight 0 does not count, but its cosines are recorded."""
+these roles by sense: of None for the scores, and of either sense if it is unsure and has an
+idiomatic text. A role of weight 0 does not count, but its cosines are recorded."""
 
 
 @register("ranker", "embeddings", needs=("embedded",))
