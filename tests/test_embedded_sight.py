@@ -15,7 +15,7 @@ from admire.core.progress import log_once
 from admire.embedded.e5 import E5Encoder
 from admire.embedded.sight import VECTORS, SightEncoder, conse
 from admire.encoders.cached import CachedEncoder, open_encoder
-from admire.rankers import RunEncoder, RunEncoders
+from admire.rankers import RunEncoder
 from admire.rankers.embeddings import Embeddings
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
@@ -109,7 +109,7 @@ def test_a_picture_is_put_in_words_beside_a_caption_alone(sight, caplog, sense, 
         Meaning(("a person who works late by the light of a lamp",)),
     )
     item = Item("hot air balloon", "", candidates=(balloon, desk))
-    ranker = Embeddings(RunEncoders([RunEncoder(dict.fromkeys(TRACKS, CachedEncoder(sight)))]))
+    ranker = Embeddings([RunEncoder(dict.fromkeys(TRACKS, CachedEncoder(sight)))])
     ranker.settings = Settings()
     (judgement,) = ranker.judge([item], [reading])[0]
     assert np.argsort(np.negative(judgement.scores)).tolist() == order

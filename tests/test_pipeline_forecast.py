@@ -1,5 +1,3 @@
-"""What a run would ask and cost, told before it asks."""
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Fusing runs into one run."""
-
 import json
 from dataclasses import replace
 from pathlib import Path

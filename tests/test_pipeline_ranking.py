@@ -1,5 +1,3 @@
-"""A run as a table, as text, and as cards in a notebook."""
-
 import re
 from dataclasses import replace
 from html import unescape
@@ -112,8 +110,7 @@ def test_cards_in_a_notebook_have_no_script_and_end_after_twenty_items(run):
 def test_a_card_in_a_notebook_says_what_decided_and_a_literal_use_in_its_own_words(run):
     sense, wrong = Sense("literal", 0.14, by="detector"), Meaning(("who is awake late",))
     reading = Interpretation("embedded", sense, idiomatic=wrong)
-    readings = iter([reading])
-    ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=readings)
+    ranking = Ranking.of(run.rankings[0].item, run.rankings[0].scores, interpretations=[reading])
     html = replace(run, rankings=(ranking,))._repr_html_()
     text = " ".join(re.sub("<[^>]*>", " ", html).split())
     assert "predicted: literal confidence 0.86 (detector) literal meaning: night owl" in text

@@ -1,5 +1,3 @@
-"""The record of a run: what it began with, and its summary by language."""
-
 import hashlib
 import json
 from dataclasses import replace

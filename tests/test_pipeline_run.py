@@ -1,5 +1,3 @@
-"""A run over items: queries of Subtask B, senses, and the mean over chat models."""
-
 from dataclasses import replace
 from math import sqrt
 

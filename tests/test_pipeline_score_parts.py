@@ -1,5 +1,3 @@
-"""Why a candidate is first: in words, and by the parts that sum to its score."""
-
 import numpy as np
 import pytest
 from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains
@@ -18,13 +16,9 @@ MEANING = rank(
 
 def made_of(**parts: list[float]) -> Ranking:
     """The ranking of three candidates by these columns of scores.csv."""
-    names = [candidate.name for candidate in OWL.candidates]
     columns = {f"part_{name}": values for name, values in parts.items()}
-    rows = [
-        {"candidate": name} | {column: values[k] for column, values in columns.items()}
-        for k, name in enumerate(names)
-    ]
-    return Ranking.of(OWL, np.sum([*parts.values()], axis=0), rows, MEANING.interpretations)
+    scores = np.sum([*parts.values()], axis=0)
+    return Ranking.of(OWL, scores, [({}, columns)], MEANING.interpretations)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,6 @@ def test_a_sentence_says_why_the_first_candidate_is_first(parts, reason):
 
 
 def test_runs_that_recorded_no_parts_have_none():
-    rows = [{"candidate": c.name, "caption_gloss": 0.5} for c in OWL.candidates]
-    ranking = Ranking.of(OWL, np.array([3.0, 2.0, 1.0]), rows)
+    ranking = Ranking.of(OWL, np.array([3.0, 2.0, 1.0]), [({"caption_gloss": 0.5}, {})])
     assert score_parts(ranking) == []
     assert explain_first(ranking) == "What the scores are made of was not recorded."

@@ -1,5 +1,3 @@
-"""What a team hands in: names, columns, and what an evaluation site would refuse."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path

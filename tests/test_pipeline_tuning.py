@@ -231,13 +231,8 @@ def test_tune_prints_options_that_give_what_it_promises(
     tried = scorings(1 if track else 2, encoders)
     noise = read_record(tmp_path / "run")["noise"]
     best = tried[cross_validate(items, rescore_all(parts, tried, noise))[1]]
-    ranked = (
-        "rank",
-        write_table(admire_row("owl1", sentence="An owl1.")),
-        "--llm",
-        f"run:{tmp_path / 'run'}",
-    )
-    passed(capsys, *ranked, *options.split(), "--out", tmp_path / "ranked")
+    data, llm = write_table(admire_row("owl1", sentence="An owl1.")), f"run:{tmp_path / 'run'}"
+    passed(capsys, "rank", data, "--llm", llm, *options.split(), "--out", tmp_path / "ranked")
     kept = read_record(tmp_path / "ranked")["settings"]["scoring"]
     assert kept == json.loads(json.dumps(asdict(best)))
     found = made(tmp_path, best)

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from chats import completion, serve
 from judges import Judge, pictured, settings
-from toys import OWL, WordEncoder, explains
+from toys import OWL, explains
 
 from admire import UserError, rank, read_run, write_run
-from admire.llm import ChatModel, Question, Reply, Session, open_llm
+from admire.llm import ChatModel, Question, Reply, open_llm
 from admire.llm.probes import DIGITS, NUMBER
-from admire.pipeline.forecast import plan
 
 LIKELIHOODS = {
     "person awake late": (-3.0, -1.0, -4.0),
@@ -64,16 +63,6 @@ def test_of_a_literal_use_the_compound_alone_is_rated():
     run = rank([OWL], settings("likelihood", meanings="meant"), llms=[reader])
     assert run.rankings[0].order == ("bird.png", "bike.png", "person.png")
     assert reader.rated == [(candidate.name, "night owl") for candidate in OWL.candidates]
-
-
-def test_a_dry_run_counts_a_question_for_each_text_of_each_candidate():
-    llm = Session().bind(Reader("Idiomatic"))
-    rank([OWL], settings("embeddings", meanings="meant"), llms=[llm], encoder=WordEncoder())
-    counts = {
-        stage.stage: stage
-        for stage in plan([OWL], settings("likelihood", meanings="meant"), llms=[llm])
-    }
-    assert (counts["ranking"].questions, counts["ranking"].kept) == (3 * 4, 0)
 
 
 def test_a_model_that_sees_is_shown_the_pictures(tmp_path):

@@ -1,13 +1,27 @@
 import json
 from dataclasses import replace
+from math import sqrt
 
+import numpy as np
 import pytest
 from hypothesis import example, given
-from judges import BEST, ITEM, WORTHS, Judge, settings
+from judges import (
+    BEST,
+    FIRST,
+    ITEM,
+    NOISE,
+    WORTH,
+    WORTHS,
+    Judge,
+    item_of,
+    one_shuffle,
+    predicted,
+    settings,
+)
 from repeats import quickly, repeating
 from toys import OWL, WordEncoder
 
-from admire import Scoring, UserError, compare_runs, rank, write_run
+from admire import Scoring, Settings, UserError, compare_runs, rank, write_run
 from admire.llm import Question
 from admire.pipeline.tuning import tune
 from admire.rankers.listwise import read_order
@@ -160,3 +174,27 @@ def test_reasons_and_the_sense_are_kept_and_damaged_ones_left_out():
     found = read_order(json.dumps({"sense": "idiomatic"} | ORDER), NAMES, states_sense=False)
     assert found
     assert found.sense is None  # the question says it
+
+
+@pytest.mark.ci
+def test_the_ranker_gains_by_shuffles_as_much_as_its_aggregation():
+    # Names are drawn by lot, because equal scores go by name.
+    count = 300
+    rng = np.random.default_rng(2)
+    worth: dict[str, float] = {}
+    items, best = [], []
+    for k in range(count):
+        captions = [f"caption {number}" for number in rng.integers(0, 10**9, len(WORTH))]
+        worth |= dict(zip(captions, WORTH, strict=True))
+        items.append(item_of(captions, f"compound {k}"))
+        best.append(f"{captions[0]}.png")
+    found = {}
+    for shuffles in (1, 5):
+        judge = Judge(worth, noise=NOISE, first=FIRST)
+        run = rank(items, Settings(rankers=("listwise",), shuffles=shuffles), llms=[judge])
+        found[shuffles] = np.mean(
+            [r.order[0] == b for r, b in zip(run.rankings, best, strict=True)]
+        )
+    for shuffles, expected in ((1, one_shuffle()), (5, predicted(5, "kemeny"))):
+        error = sqrt(expected * (1 - expected) / count)
+        assert found[shuffles] == pytest.approx(expected, abs=4 * error)

@@ -1,5 +1,3 @@
-"""A run's encoders: which are opened, what each sees, and how their scores are summed."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt

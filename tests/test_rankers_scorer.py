@@ -9,7 +9,6 @@ from admire import Scoring
 from admire.rankers.scorer import (
     contributions,
     fuse_scores,
-    leads,
     query_weights,
     rank_names,
     score,
@@ -125,7 +124,7 @@ def test_cosines_are_divided_by_their_own_deviation_and_the_encoders_noise(noise
 
 def test_leads_are_in_units_of_the_noise_alone_whatever_the_scores_are():
     for scoring in (Scoring(), Scoring.paper(), Scoring(standardise="item")):
-        found = leads(COSINES, [1.0, -1.0], scoring, {"caption": 0.1})
+        found = score(COSINES, [1.0, -1.0], scoring, {"caption": 0.1}, unit="noise alone")
         assert found == pytest.approx([-2 + 0.5, 2 - 0.5])
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -73,38 +74,40 @@ def resolve_models(
         raise TypeError(f"unexpected argument '{unknown[0]}'")
     check_setting("settings", settings, Settings | None)
     names: dict[str, Any] = {}
-    given = as_tuple(models.get("llms"))
-    if any(isinstance(llm, str) for llm in given):
-        names["llms"] = _names(given)
+    llms: Any = as_tuple(models.get("llms"))
     encoders: Any = models.get("encoder")
+    if any(isinstance(llm, str) for llm in llms):
+        names["llms"] = _names(llms)
     if encoders is not None:
-        encoders = [*encoders] if isinstance(encoders, list | tuple) else [encoders]
+        encoders = encoders if isinstance(encoders, list | tuple) else [encoders]
         names["encoder"] = _names(encoders)
-    objects: dict[str, Any] = {name: models.get(name) for name in ("caption_encoder", "detector")}
-    for name, model in objects.items():
-        if isinstance(model, str | Path):
-            names[name], objects[name] = model, None
+    objects: dict[str, Any] = {"caption_encoder": None, "detector": None}
+    for name in objects:
+        model = models.get(name)
+        places = names if isinstance(model, str | Path) else objects
+        places[name] = model
     settings = replace(settings or Settings(), **names)
     return ResolvedModels(
-        settings, asking or RequestOptions(), given or settings.llms, encoders, **objects
+        settings, asking or RequestOptions(), llms or settings.llms, encoders, **objects
     )
 
 
-def _names(models: Sequence[Any]) -> tuple[str, ...]:
+def _names(models: Iterable[Any]) -> tuple[str, ...]:
     return tuple(model if isinstance(model, str) else model.name for model in models)
 
 
 Judged = tuple[Interpretation, Sequence[Judgement]]
 """A chat model's interpretation of an item, and the judgements that came of its replies."""
+Decided = tuple[Mapping[Item, Entries], Mapping[str, Mapping[Item, Sense]]]
+"""Dictionary entries of items, and the senses that no chat model decides, by method."""
 IMAGINED = likelier(1.0, "detector")
 """A detector's sense in a dry run: idiomatic uses need the most questions."""
 
 
 class Speaker(NamedTuple):
-    """A chat model of a run, or a recording in the place of one.
+    """A chat model of a run, or a recording in its place, which is not asked.
 
     Attributes:
-        model: asked through the run's session; or the recording, which is not asked.
         method: what decides the sense; "ranker" is the decider.
         rankers: those that judge items one by one, by its replies if they ask.
         decider: the one of them whose answers contain the sense; it goes first.
@@ -125,18 +128,13 @@ def check_recorded(speaker: Speaker, items: Sequence[Item]) -> None:
             speaker.model.check(items, purposes)
 
 
-Decided = tuple[Mapping[Item, Entries], Mapping[str, Mapping[Item, Sense]]]
-"""Dictionary entries of items, and the senses that no chat model decides, by method."""
-
-
 @dataclass(frozen=True)
 class ChatStage:
     """The conversations of a run with its chat models.
 
     Attributes:
         speakers: the chat models; none for a baseline.
-        dictionaries: their entries are hints in the prompts for meanings, and additional evidence
-            for the detector.
+        dictionaries: their entries are hints in prompts, and evidence for the detector.
         detector: decides senses for the method ``detector`` (default: the built-in one).
         imagines: whether it is a dry run, which opens no detector.
     """
@@ -147,17 +145,38 @@ class ChatStage:
     detector: Detector | None = None
     imagines: bool = False
 
+    def hold(
+        self, items: Sequence[Item], decided: Decided, *, strict: bool = True
+    ) -> list[list[Judged]]:
+        """Hold the conversations about items, and return what each chat model says about each.
+
+        Args:
+            decided: what :meth:`decide` returns of the items.
+            strict: whether a chat model without any usable reply is an error, not a warning.
+        """
+        rows, (entries, senses) = [], decided
+        for speaker in self.speakers:
+            own = senses[speaker.method]
+            talks = [self._judge(item, speaker, own.get(item), entries[item]) for item in items]
+            model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
+            row = converse(talks, model, strict=strict)
+            rows.append(row)
+            readings = [(item, reading) for item, (reading, _) in zip(items, row, strict=True)]
+            warn_of_unusable(readings, speaker.model.name, voted=speaker.method == "vote")
+            if not isinstance(speaker.model, BoundModel):
+                warn_of_gaps(readings, speaker.model.name)
+            for judged in zip(*(judgements for _, judgements in row), strict=True):
+                warn_of_unread(zip(items, judged, strict=True), speaker.model.name)
+        return rows
+
     def decide(self, items: Sequence[Item], encoder: TextEncoder | None = None) -> Decided:
-        """Look up the items in the dictionaries, and return the senses that no model decides.
+        """Look the items up in the dictionaries, and return the senses that no chat model decides.
 
         Args:
             encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
-
-        Raises:
-            UserError: an item's sense cannot be decided, or a recording lacks an item.
         """
         entries = {item: look_up_item(self.dictionaries, item) for item in items}
-        uses = [item for item in items if item.has_sense]
+        uses = list(filter(attrgetter("has_sense"), items))
         senses: dict[str, dict[Item, Sense]] = {"vote": {}, "ranker": {}}
         for speaker in self.speakers:
             check_recorded(speaker, items)
@@ -171,43 +190,19 @@ class ChatStage:
                 senses["detector"] = detect(uses, entries, self.how.prompts, self.detector, encoder)
         return entries, senses
 
-    def hold(
-        self, items: Sequence[Item], decided: Decided, *, strict: bool = True
-    ) -> list[list[Judged]]:
-        """Hold the conversations about items, and return what each chat model says about each.
-
-        Args:
-            strict: whether a chat model without any usable reply is an error; otherwise a warning
-                lists the items.
-
-        Raises:
-            UserError: a model fails or is refused.
-        """
-        rows, (entries, senses) = [], decided
-        for speaker in self.speakers:
-            known = senses[speaker.method]
-            talks = [self._judge(item, speaker, known.get(item), entries[item]) for item in items]
-            model = speaker.model if isinstance(speaker.model, BoundModel) else _Nobody()
-            rows.append(converse(talks, model, strict=strict))
-            _warn(items, rows[-1], speaker)
-        return rows
-
     def _judge(
         self, item: Item, speaker: Speaker, sense: Sense | None, entries: Entries
     ) -> Conversation[Judged]:
-        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2).
-
-        What a recording knows of the item comes in here, and nothing is asked.
-        """
-        known, first, model = None, None, speaker.model
+        """Interpret an item, and let the rankers judge its candidates (UoR-NCL, section 2)."""
+        recorded, first, model = None, None, speaker.model
         if not isinstance(model, BoundModel):
             with registry.blamed(model, f"'{item.compound}'"):
-                known = model.known(item)
-                sense = sense or known.decided
+                recorded = model.known(item)
+                sense = sense or recorded.decided
         elif speaker.decider:
             first = yield from speaker.decider.talk(item, None)
             sense = first.sense
-        reading = yield from interpret(item, model, self.how, sense, entries, known)
+        reading = yield from interpret(item, model, self.how, sense, entries, recorded)
         judgements: list[Judgement] = []
         for ranker in speaker.rankers:
             if ranker is speaker.decider and first:
@@ -217,7 +212,7 @@ class ChatStage:
             else:
                 judgement = yield from ranker.talk(item, reading)
             judgements.append(replace(judgement, llm=model.name))
-        gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
+        gloss = next(filter(None, map(attrgetter("meaning"), judgements)), None)
         if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
             meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
             definition: dict[str, Any] = {meant: Meaning((gloss,))}
@@ -242,40 +237,21 @@ def _recorded_order(item: Item, recording: Recording, ranker: Ranker) -> Judgeme
     return Judgement(ranker.name, "", tuple(points.tolist()), (Answer(item.names, order),))
 
 
-def _warn(items: Sequence[Item], row: Sequence[Judged], speaker: Speaker) -> None:
-    """Warn about what one chat model's replies, or a recording, did not have."""
-    name, pairs = speaker.model.name, list(zip(items, row, strict=True))
-    read = [(item, reading) for item, (reading, _) in pairs]
-    warn_of_unusable(read, name, voted=speaker.method == "vote")
-    if not isinstance(speaker.model, BoundModel):
-        warn_of_gaps(read, name)
-    for place in range(len(speaker.rankers)):
-        warn_of_unread([(item, judgements[place]) for item, (_, judgements) in pairs], name)
-
-
 def open_stage(
     summary: SetSummary, resolved: ResolvedModels, session: Session, prompts: Prompts
 ) -> ChatStage:
     """Open the chat models of a run, with their rankers, dictionaries and detector.
 
-    Raises:
-        UserError: one cannot be opened, or cannot be asked about the set.
+    A baseline has none, unless a ranker asks.
     """
     settings, speakers = resolved.settings, list[Speaker]()
-    for model in _open_models(resolved, session):
-        asked = model if isinstance(model, BoundModel) else None
-        rankers = open_rankers(summary, asked, prompts, settings)
-        method: Any = sense_method(settings.sense, model)
-        decider = None
-        if asked and method == "vote" and settings.sense == "auto":
-            decider = next((ranker for ranker in rankers if ranker.decides_senses), None)
-            method = "ranker" if decider else method
-        if method == "given" and "sentence_type" in summary.first_missing:
-            given(summary.first_missing["sentence_type"][1])
-        reads = method == "detector" or (method == "vote" and asked)
-        if reads and "context" in summary.first_missing:
-            check_contexts([summary.first_missing["context"][1]])
-        speakers.append(Speaker(model, method, rankers, decider))
+    asks = settings.query == "meaning" or settings.looks
+    for name in resolved.llms if asks else ():
+        options = settings.llm_url, settings.dictionaries, settings.plugins
+        for model in session.open(name, *options):
+            speakers.append(_speaker(model, summary, settings, prompts))
+    if asks and not speakers:
+        raise UserError("No chat model is given to write meanings.", "llms")
     dictionaries = open_dictionaries(settings.dictionaries) if speakers else ()
     detector = None
     detects = any(speaker.method == "detector" for speaker in speakers)
@@ -289,16 +265,23 @@ def open_stage(
     return ChatStage(speakers, how, dictionaries, detector, session.imagines)
 
 
-def _open_models(resolved: ResolvedModels, session: Session) -> list[BoundModel | Recording]:
-    """Open the chat models, to be asked through a session; none for a baseline's settings."""
-    settings, models = resolved.settings, list[BoundModel | Recording]()
-    if settings.query != "meaning" and not settings.looks:
-        return models
-    for llm in resolved.llms:
-        models += session.open(llm, settings.llm_url, settings.dictionaries, settings.plugins)
-    if not models:
-        raise UserError("No chat model is given to write meanings.", "llms")
-    return models
+def _speaker(
+    model: BoundModel | Recording, summary: SetSummary, settings: Settings, prompts: Prompts
+) -> Speaker:
+    """Return what interprets a set with a chat model; refuse a set that it cannot interpret."""
+    bound = model if isinstance(model, BoundModel) else None
+    rankers = open_rankers(summary, bound, prompts, settings)
+    method: Any = sense_method(settings.sense, model)
+    decider = None
+    if bound and method == "vote" and settings.sense == "auto":
+        decider = next((ranker for ranker in rankers if ranker.decides_senses), None)
+        method = "ranker" if decider else method
+    if method == "given" and "sentence_type" in summary.first_missing:
+        given(summary.first_missing["sentence_type"][1])
+    reads = method == "detector" or (method == "vote" and bound)
+    if reads and "context" in summary.first_missing:
+        check_contexts([summary.first_missing["context"][1]])
+    return Speaker(model, method, rankers, decider)
 
 
 def interpret_items(
@@ -310,15 +293,10 @@ def interpret_items(
     detector: Detector | None = None,
     encoder: TextEncoder | None = None,
 ) -> list[list[Interpretation]]:
-    """Return each chat model's interpretations of the items, in the items' order.
+    """Return each open chat model's interpretations of the items, in the items' order.
 
     Args:
-        models: open ones; see :meth:`admire.llm.Session.open`.
-        dictionaries, detector, encoder: see :class:`ChatStage`.
-
-    Raises:
-        UserError: the model fails, none of its votes or none of its meanings is usable, or an
-            item's sense cannot be decided.
+        dictionaries, detector, encoder: see :class:`ChatStage`, as for the errors.
     """
     speakers = []
     for model in models:

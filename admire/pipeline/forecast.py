@@ -28,11 +28,9 @@ class Forecast:
     Attributes:
         kept: how many of the questions are cached.
         at_most: whether there may be fewer, because they depend on replies that are still missing.
-        prompt, completion: the expected tokens of the others in total, see
-            :func:`admire.llm.prices.estimate`; if the cache has replies of the stage with
-            their usage, by these.
-        price: the expected cost of the others; None if unknown.
-        unknown: why the price is unknown.
+        prompt, completion: the expected tokens of the others in total; by cached replies of the
+            stage with their usage, if there are some.
+        price, unknown: the expected cost of the others; or None, and why it is unknown.
     """
 
     stage: str
@@ -80,9 +78,8 @@ class _Stage:
 class DryRun(Session):
     """A session whose models make up the replies that the cache lacks, and ask nothing.
 
-    The made-up replies are those that lead to the most questions: the idiomatic sense, one
-    definition, the first order. Questions that are repeated after an unusable reply are not
-    counted, and a question that several runs share is counted once.
+    The made-up replies lead to the most questions: the idiomatic sense, one definition, the first
+    order. A question that several runs share is counted once.
     """
 
     imagines = True
@@ -164,17 +161,11 @@ def plan(
     """Return the requests of :func:`admire.rank` to its chat models, with their estimated cost.
 
     No request is sent and no model is loaded, so no key is needed; only the cache of replies is
-    read. Questions that are repeated after an unusable reply are not counted.
+    read. Questions that are repeated after an unusable reply are not counted. There is one forecast
+    for each stage and model, in the order of the run; none if no chat model is asked.
 
     Args:
-        items, asking, llms: as for :func:`admire.rank`.
-
-    Returns:
-        One forecast for each stage and model, in the order of the run; an empty list if the run
-        asks no chat model.
-
-    Raises:
-        UserError: as for :func:`admire.rank`.
+        items, asking, llms: as for :func:`admire.rank`, as are the errors.
     """
     resolved = resolve_models(settings, asking, llms=llms)
     session = DryRun(**vars(resolved.asking))

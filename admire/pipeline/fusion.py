@@ -20,7 +20,7 @@ from admire.pipeline.ranking import FusedRun, Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
-    count_items,
+    count_item,
     source_record,
     summarise_languages,
     versions,
@@ -47,13 +47,10 @@ def fuse(
 ) -> Run:
     """Fuse runs of the same items into one.
 
-    The probability of an item's idiomatic sense is the weighted mean of those of the runs, and
-    its sense the likelier one; in a tie, that of the first run. Runs without a sense do not count,
-    and given senses, which have no probability, only if no run predicts one: then most runs by
-    weight decide. Meanings are the first run's that has some.
-
-    In the fused run's folder, scores.csv has a row for each candidate with its score and rank in
-    every run (``score1``, ``rank1``, …), and run.json the records of the runs.
+    The probability of the idiomatic sense is the weighted mean of those of the runs, and the sense
+    the likelier one; in a tie, the first run's. Runs without a sense do not count, and given
+    senses, which have no probability, only if no run predicts one: then most runs by weight
+    decide. Meanings are the first run's that has some.
 
     Args:
         folders: two run folders or more, those of fused runs included.
@@ -74,10 +71,7 @@ def write_fused(
     weights: Sequence[float] | None = None,
     method: Fusion = "scores",
 ) -> list[Path]:
-    """Fuse runs as :func:`fuse` does, and write the run folder as :func:`admire.write_run` does.
-
-    Only one block of items is in memory.
-    """
+    """Fuse runs as :func:`fuse`, and write the run folder, with one block of items in memory."""
     fused, finish = _fusing(folders, weights, method)
     languages = [row.language for folder in folders[:1] for row in read_rows(Path(folder))]
     names = submission_names(finish(), languages)
@@ -104,7 +98,7 @@ def _fusing(
     def fused() -> Iterator[Ranking]:
         for rankings in read_same(paths):
             ranking = _fuse_item(rankings, paths, shares, method)
-            count_items(tallies, [ranking])
+            count_item(tallies, ranking)
             yield ranking
 
     def finish() -> dict[str, Any]:
@@ -138,11 +132,7 @@ def _fusing(
 def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
     """Yield each item's rankings by runs of the same items, with the first's item and candidates.
 
-    An item's gold is that of the first run that has it.
-
-    Raises:
-        UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
-            items and candidates; the message names the first difference.
+    An item's gold is that of the first run that has it. A UserError names the first difference.
     """
     if len(folders) < 2:
         raise UserError("Give two run folders or more.")
@@ -157,7 +147,7 @@ def read_same(folders: Sequence[Path]) -> Iterator[list[Ranking]]:
                 "runs of the same items can be fused."
             )
         pairs = zip(folders[1:], others, strict=True)
-        same = [first, *(_paired(first, one, folders[0], folder, number) for folder, one in pairs)]
+        same = [first, *(_paired(first, other, folders[0], of, number) for of, other in pairs)]
         sense = next(filter(None, (ranking.sentence_type for ranking in same)), None)
         order = next(filter(None, (ranking.expected_order for ranking in same)), None)
         item = replace(first.item, sentence_type=sense, expected_order=order)
@@ -198,25 +188,25 @@ def _fuse_item(
         own["predicted_type"] = sense.label or ""
         own["probability_idiomatic"] = sense.probability_idiomatic
         own["confidence"] = sense.confidence
-    columns: dict[str, Any] = {}
-    shares: dict[str, Any] = {}
-    for k, (weight, ranking) in enumerate(zip(weights, rankings, strict=True), start=1):
+    columns, shares, fused = dict[str, Any](), dict[str, Any](), list[FusedRun]()
+    runs = zip(folders, weights, rankings, strict=True)
+    for k, (folder, weight, ranking) in enumerate(runs, start=1):
+        fused.append(FusedRun(str(folder), weight, ranking.order))
         columns[f"score{k}"] = ranking.scores
         columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
         share = weight / sum(weights) * comparable(ranking.scores, method)
         shares[part_column(Part(f"run{k}", None, share))] = share
-    columns |= shares
-    parts = [
-        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
-        for name, *values in zip(item.names, *columns.values(), strict=True)
-    ]
-    fused = tuple(
-        FusedRun(str(folder), weight, ranking.order)
-        for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
-    )
     seen = merge_leaks(ranking.seen for ranking in rankings)
     last = tuple(name for name in item.names if all(name in r.uncompared for r in rankings))
-    return Ranking.of(item, scores, parts, interpretations, fused=fused, seen=seen, uncompared=last)
+    return Ranking.of(
+        item,
+        scores,
+        [(own, columns | shares)],
+        interpretations,
+        fused=tuple(fused),
+        seen=seen,
+        uncompared=last,
+    )
 
 
 def _fuse_senses(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
+from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -46,6 +47,11 @@ PART = "part_"
 Thing = TypeVar("Thing")
 
 
+PartColumns = tuple[Mapping[str, Any], Mapping[str, Sequence[Any] | Scores]]
+"""Columns of scores.csv for one ranker and model: those with one value for all candidates, and
+those with a value for each."""
+
+
 def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
     """Yield the things in lists of :data:`BLOCK`."""
     rest = iter(things)
@@ -74,13 +80,14 @@ class FusedRun:
     order: tuple[str, ...]
 
 
-def _name_and_caption(candidate: Candidate) -> dict[str, str]:
-    caption = {"caption": candidate.caption} if candidate.caption else {}
-    return {"name": candidate.name} | caption
-
-
-Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
+Described = Annotated[
+    Candidate,
+    PlainSerializer(lambda c: {"name": c.name} | ({"caption": c.caption} if c.caption else {})),
+]
 """A candidate that is written without its image."""
+
+
+_ITEM = attrgetter(*Item.__dataclass_fields__)
 
 
 class Row(BaseModel):
@@ -90,20 +97,18 @@ class Row(BaseModel):
         predicted_type: see :func:`agreed_sense`.
         order: the candidates' names from best to worst.
         interpretations: one for each chat model; empty if the query is a baseline.
-        judgements: the scores of rankers other than ``embeddings``, one for each ranker and model.
-        fused: the runs that it was fused from.
+        judgements: of rankers other than ``embeddings``, one for each ranker and model.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
             :func:`admire.metrics.leakage.find_leaks`.
-        unsure: whether the confidence is lower than the run requires, see
-            :attr:`admire.rankers.settings.Settings.abstain_below`.
+        unsure: whether the confidence is below ``abstain_below``.
         tied: the candidates with tied scores, from best to worst.
-        uncompared: the candidates that no part of the score compares with another one, such as the
-            only picture; they are last.
+        uncompared: those that nothing compares with another one, such as the only picture; they
+            are last.
         margin: how far the first candidate is ahead of the second, in units of the encoders' noise
             (a mean over encoders and chat models); negative if it is first for other reasons. None
             if others rank, or cosines were standardised otherwise.
-        by_sense: the order that either sense would have, if it is unsure which one is meant and
-            both have been read; see :attr:`admire.senses.sense.Sense.is_unsure`.
+        by_sense: the order by either sense, if it is unsure which one is meant and both have been
+            read; see :attr:`admire.senses.sense.Sense.is_unsure`.
     """
 
     model_config = STRICT | ConfigDict(frozen=True)
@@ -151,25 +156,21 @@ class Row(BaseModel):
     @property
     def item(self) -> Item:
         """The item; without images if it was read from a run folder."""
-        return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
+        return Item(*_ITEM(self))
 
     def with_item(self, item: Item) -> Self:
-        """Return the row with another item, such as the same with images or other gold."""
+        """Return the row with another item, such as one with images or other gold."""
         return self.model_copy(update=vars(item))
 
     @property
     def probability_idiomatic(self) -> float | None:
-        """The probability of the idiomatic sense, a mean over the chat models.
-
-        None for a baseline, if no vote could be parsed, or if the sense was given.
-        """
-        readings = self.interpretations
-        given = any(reading.sense.by == "given" for reading in readings)
-        return None if given else mean_probability(reading.sense for reading in readings)
+        """The mean over chat models; None without a parsed vote, or if the sense was given."""
+        senses = [reading.sense for reading in self.interpretations]
+        return None if "given" in map(attrgetter("by"), senses) else mean_probability(senses)
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the predicted sense; None if :attr:`probability_idiomatic` is."""
+        """The probability of the predicted sense, if there is one."""
         p = self.probability_idiomatic
         return None if p is None else confidence(p, self.predicted_type)
 
@@ -191,12 +192,7 @@ class Row(BaseModel):
 
 
 class Ranking(Row):
-    """A row with the scores of its candidates, as in ``scores.csv``.
-
-    Attributes:
-        scores: of each candidate, in the item's order.
-        parts: the rows of scores.csv, one for each ranker, model and candidate.
-    """
+    """A row with the scores of its candidates, in the item's order, and its rows of scores.csv."""
 
     scores: Annotated[Scores, SkipValidation, Field(exclude=True)]
     parts: tuple[dict[str, Any], ...] = Field(exclude=True, repr=False)
@@ -206,24 +202,21 @@ class Ranking(Row):
         cls,
         item: Item,
         scores: Scores,
-        parts: Iterable[Mapping[str, Any]] = (),
-        interpretations: Iterable[Interpretation] = (),
+        parts: Iterable[PartColumns] = (),
+        interpretations: Sequence[Interpretation] = (),
         *,
         abstain_below: float | None = None,
         leads: Scores | None = None,
         **fields: Any,
     ) -> Self:
-        """Rank an item's candidates by their scores.
+        """Rank an item's candidates by their scores, shape (candidates,).
 
         Args:
-            scores: shape (candidates,), in the item's order.
-            parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
-            abstain_below: the item is unsure if its confidence is lower.
+            parts: the columns of scores.csv, except for ``score`` and ``rank``.
             leads: the scores in units that are comparable between items, for the margin.
             fields: other fields of a row.
         """
-        names, interpretations = item.names, tuple(interpretations)
-        last = fields.get("uncompared", ())
+        names, last = item.names, fields.get("uncompared", ())
         order, sense = rank_names(names, scores, last), agreed_sense(interpretations)
         if abstain_below is not None and item.has_sense:
             probability = mean_probability(reading.sense for reading in interpretations)
@@ -231,19 +224,20 @@ class Ranking(Row):
         if leads is not None and len(order) > 1:
             first, second = (leads[names.index(name)] for name in order[:2])
             fields["margin"] = round(float(first - second), 9)
-        total = dict(zip(names, scores, strict=True))
-        ranks = {name: rank for rank, name in enumerate(order, start=1)}
+        ranks = [order.index(name) + 1 for name in names]
+        rows: list[dict[str, Any]] = []
+        for own, columns in parts:
+            every = {**columns, "score": scores, "rank": ranks}
+            for name, *values in zip(names, *every.values(), strict=True):
+                rows.append({"candidate": name, **own, **dict(zip(every, values, strict=True))})
         return cls(
             **vars(item),
             order=order,
             predicted_type=sense,
-            interpretations=interpretations,
+            interpretations=tuple(interpretations),
             tied=tied_names(names, scores, last),
             scores=scores,
-            parts=tuple(
-                {**part, "score": total[part["candidate"]], "rank": ranks[part["candidate"]]}
-                for part in parts
-            ),
+            parts=tuple(rows),
             **({"judgements": ()} | fields),
         )
 
@@ -251,25 +245,20 @@ class Ranking(Row):
 def agreed_sense(interpretations: Sequence[Interpretation]) -> SenseLabel | None:
     """Return the sense that all chat models agree on, otherwise the majority of their votes.
 
-    If one was decided without votes, the mean of their probabilities decides. None for a baseline,
-    or if no vote could be parsed.
+    If one was decided without votes, the mean of their probabilities decides; None without any.
     """
-    labels = {reading.sense.label for reading in interpretations}
+    senses = [reading.sense for reading in interpretations]
+    labels: set[SenseLabel | None] = set(map(attrgetter("label"), senses))
     if len(labels) == 1:
         return labels.pop()
-    senses = [reading.sense for reading in interpretations]
     if any(sense.by for sense in senses):
         return likelier(mean_probability(senses) or 0.0, "detector").label
-    votes = (sum(sense.idiomatic for sense in senses), sum(sense.literal for sense in senses))
-    return majority(*votes)
+    return majority(sum(s.idiomatic for s in senses), sum(s.literal for s in senses))
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """The rankings of a set of items, and the record of how they were made.
-
-    In a notebook it shows its first items as cards, with their pictures.
-    """
+    """The rankings of a set of items, and the record of how they were made; cards in a notebook."""
 
     rankings: tuple[Ranking, ...]
     record: dict[str, Any]
@@ -281,7 +270,7 @@ class Run:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per candidate, those of an item from best to worst.
 
-        Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
+        Columns: ``item`` and ``rank`` (from 1), ``compound``, ``language``, ``candidate``,
         ``score``, ``compared`` (whether it was compared with another candidate), ``gold_rank``
         (missing if unknown; in Subtask B only of the right candidate), ``caption``, ``image``.
         """
@@ -312,12 +301,12 @@ class Run:
     def items_frame(self) -> pd.DataFrame:
         """Return one row per item.
 
-        Columns: ``compound``, ``sentence``, ``language``; ``predicted_type``;
-        ``probability_idiomatic``; ``confidence``, the probability of the predicted sense;
-        ``unsure``; ``meaning``, see :meth:`Interpretation.wording`; ``order``, from best to worst;
-        the gold's ``sentence_type`` and ``best``; if any item has gold, its figures, as ``top1``
-        and ``dcg``; and the other columns of :func:`admire.items_to_frame`, so that rows of this
-        table can be ranked again. The index counts from 1, as ``item`` in :meth:`to_frame`.
+        Columns: ``compound``, ``sentence``, ``language``, ``predicted_type``,
+        ``probability_idiomatic``, ``confidence``, ``unsure``; ``meaning``, see
+        :meth:`Interpretation.wording`; ``order``, from best to worst; the gold's ``sentence_type``
+        and ``best``; if any item has gold, its figures, as ``top1`` and ``dcg``; and the other
+        columns of :func:`admire.items_to_frame`, so that rows of this table can be ranked again.
+        The index is ``item`` of :meth:`to_frame`.
         """
         import pandas as pd
 
@@ -328,13 +317,7 @@ class Run:
             item, readings = ranking.item, ranking.interpretations
             wordings = (reading.wording(item.phrase, item.definitions) for reading in readings)
             row = {
-                "compound": item.compound,
-                "sentence": item.sentence,
-                "language": item.language,
-                "predicted_type": ranking.predicted_type,
-                "probability_idiomatic": ranking.probability_idiomatic,
-                "confidence": ranking.confidence,
-                "unsure": ranking.unsure,
+                **{name: getattr(ranking, name) for name in OF_ROW},
                 "meaning": next(filter(None, wordings), None),
                 "order": ranking.order,
                 "sentence_type": item.sentence_type,
@@ -349,10 +332,7 @@ class Run:
         return table.join(items.drop(columns=table.columns, errors="ignore"))
 
     def figures(self, metrics: Sequence[str] = ()) -> pd.DataFrame:
-        """Return means with 95 % intervals over the items with gold.
-
-        As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
-        ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.
+        """Return means with 95 % intervals over the items with gold; see :func:`admire.score`.
 
         Args:
             metrics: names of further metrics, plug-ins.
@@ -372,9 +352,8 @@ class Run:
         names += dict.fromkeys(encoder["name"] for encoder in encoders)
         count = len(self.rankings)
         gold = ", with the gold sense" * used_gold_sense(self.record)
-        lines = [
-            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(names) or 'fused runs'}{gold}",
-        ]
+        by = ", ".join(names) or "fused runs"
+        lines = [f"Run of {count} item{'s' * (count != 1)}, by {by}{gold}"]
         for ranking in self.rankings[:3]:
             sense = ranking.predicted_type or "no sense"
             text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
@@ -387,6 +366,10 @@ class Run:
         return html
 
 
+OF_ROW = (
+    *("compound", "sentence", "language"),
+    *("predicted_type", "probability_idiomatic", "confidence", "unsure"),
+)
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
     *("predicted_type", "probability_idiomatic", "unsure", "tied_first", "seen"),
@@ -403,16 +386,11 @@ def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame
 
 
 class RunScores:
-    """The figures of a run's items, noted ranking by ranking.
-
-    Attributes:
-        items: those of the run, without candidates.
-    """
+    """The figures of a run's items, noted ranking by ranking; ``items`` are without candidates."""
 
     def __init__(
         self, record: Mapping[str, Any], metrics: Sequence[str], rankings: Iterable[Ranking] = ()
-    ) -> None:
-        """Take the record of the run, the names of further metrics, and the first rankings."""
+    ):
         self.record, self.metrics = record, metrics
         self.items: list[Item] = []
         self._rows: dict[int, dict[str, Any]] = {}
@@ -439,9 +417,6 @@ class RunScores:
 
         The columns are those of :func:`score_items`, with ``sense_accuracy`` if the senses are
         predicted, not given, and labelled; ``language``; and ``seen``, see :attr:`Row.seen`.
-
-        Raises:
-            UserError: no item has one of the further metrics.
         """
         import pandas as pd
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -34,12 +34,7 @@ VERSION = 1
 
 
 def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) -> None:
-    """Refuse a run that has fewer items than its data because it was ranked with a limit.
-
-    Args:
-        run: its name in messages.
-        count, of: how many items it has, and how many there are in the data.
-    """
+    """Refuse a run that has fewer items (``count``) than its data, because it was limited."""
     records = [fused["record"] for fused in record.get("fused", ())] or [record]
     limit = next((r["limit"] for r in records if "limit" in r), None)
     if limit and count < of:
@@ -53,12 +48,8 @@ def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """Return the full path of a data file or folder, and the SHA-256 of its content as it is now.
 
-    The digest is empty for a plug-in that reads neither a file nor a folder.
-
-    Args:
-        path: of the file or folder, or ``READER:PATH``.
-        apart: the folder of ``images`` and V-WSD's ``gold``, if given; only their paths are
-            recorded.
+    The digest is empty for a plug-in that reads neither a file nor a folder. Of ``apart``, the
+    folders of ``images`` and V-WSD's ``gold``, only the paths are recorded.
     """
     paths = {"path": full_name(path)}
     for kind, where in apart.items():
@@ -73,13 +64,10 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
 
 def is_source(path: Path, source: Mapping[str, str]) -> bool:
-    """Return whether data are those of a run, by their digest.
+    """Return whether data are those of a run, by their digest in the record of its source.
 
-    An untrusted run folder can contain the path of any file, so that file is only used if this is
-    True, or if the user gives its path.
-
-    Args:
-        source: the record of a run's source.
+    A file whose path is in an untrusted run folder is only used if this is True, or if the user
+    gives its path.
 
     Raises:
         UserError: the data cannot be read.
@@ -112,44 +100,38 @@ UNKNOWN = "–"
 """A cell without a value."""
 
 
-def count_items(tallies: Tallies, rows: Iterable[Row]) -> None:
-    """Add rows of a run to the tallies of their languages."""
-    for row in rows:
-        item, readings = row.item, row.interpretations
-        confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
-        by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
-        for reading in readings:
-            by_detector |= reading.sense.by == "detector"
-            lacks_meaning &= not reading.idiomatic
-        added = {
-            "items": 1,
-            "unsure": row.unsure,
-            "by_detector": by_detector,
-            "with_sense": row.predicted_type is not None,
-            "idiomatic": idiomatic,
-            "confidence": confidence or 0.0,
-            "with_confidence": confidence is not None,
-            "without_meaning": lacks_meaning,
-            "compound_not_found": bool(item.sentence)
-            and find_compound(item.sentence, item.phrase) is None,
-        }
-        tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
-        for name, value in added.items():
-            tally[name] += value
+def count_item(tallies: Tallies, row: Row) -> None:
+    """Add a row of a run to the tally of its language."""
+    item, readings = row.item, row.interpretations
+    confidence, idiomatic = row.confidence, row.predicted_type == "idiomatic"
+    by_detector, lacks_meaning = False, idiomatic or bool(readings and not item.has_sense)
+    for reading in readings:
+        by_detector |= reading.sense.by == "detector"
+        lacks_meaning &= not reading.idiomatic
+    lost = bool(item.sentence) and find_compound(item.sentence, item.phrase) is None
+    added = {
+        "items": 1,
+        "unsure": row.unsure,
+        "by_detector": by_detector,
+        "with_sense": row.predicted_type is not None,
+        "idiomatic": idiomatic,
+        "confidence": confidence or 0.0,
+        "with_confidence": confidence is not None,
+        "without_meaning": lacks_meaning,
+        "compound_not_found": lost,
+    }
+    tally = tallies.setdefault(item.language, dict.fromkeys(added, 0))
+    for name, value in added.items():
+        tally[name] += value
 
 
 def summarise_languages(
     tallies: Tallies, trained: Mapping[str, bool | None]
 ) -> list[dict[str, Any]]:
-    """Return the summary of a run by language, as in run.json.
+    """Return the summary of a run by language, as in run.json; unknown values are None.
 
-    For each language: ``items``; ``share_idiomatic``, of the items with a sense; ``confidence``,
-    the mean; how many items are ``unsure``, how many that are predicted as idiomatic are
-    ``without_meaning``, and in how many the ``compound_not_found`` in the sentence; and
-    ``detector_trained``. Unknown values are None.
-
-    Args:
-        trained: by language, whether the detector that decided senses was trained on it.
+    ``share_idiomatic`` is of the items with a sense, ``confidence`` the mean, ``without_meaning``
+    of those predicted as idiomatic; ``trained`` says whether the detector knows a language.
     """
     summary = []
     for language, tally in tallies.items():
@@ -159,9 +141,7 @@ def summarise_languages(
             "items": tally["items"],
             "share_idiomatic": round(tally["idiomatic"] / sense, 4) if sense else None,
             "confidence": round(tally["confidence"] / sure, 4) if sure else None,
-            "unsure": tally["unsure"],
-            "without_meaning": tally["without_meaning"],
-            "compound_not_found": tally["compound_not_found"],
+            **{name: tally[name] for name in MISSING},
             "detector_trained": trained.get(language),
         }
         summary.append(row)

@@ -7,10 +7,11 @@ import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
@@ -44,25 +45,19 @@ from admire.pipeline.chat_stage import (
     open_stage,
     resolve_models,
 )
-from admire.pipeline.ranking import Ranking, Run, blocks, part_column
+from admire.pipeline.ranking import PartColumns, Ranking, Run, blocks, part_column
 from admire.pipeline.record import (
     VERSION,
     Tallies,
-    count_items,
+    count_item,
     source_record,
     summarise_languages,
     versions,
 )
 from admire.prompts import Prompts
-from admire.rankers import (
-    Judgement,
-    Part,
-    RunEncoders,
-    look_where_no_caption_is,
-    open_comparing,
-    open_encoders,
-)
-from admire.rankers.judgement import as_counted
+from admire.rankers import RunEncoder, look_where_no_caption_is, open_comparing, open_encoders
+from admire.rankers.judgement import Judgement, Part, as_counted
+from admire.rankers.run_encoders import count_long
 from admire.rankers.scorer import Scores, fuse_scores, rank_names
 from admire.rankers.settings import RequestOptions, SetSummary, Settings, check_items, summarise_set
 from admire.senses import Detector, Recording
@@ -97,12 +92,11 @@ def rank(
         images: a folder with the pictures, if they are elsewhere.
         source: the file or folder that the items were read from, for the run's record (default:
             ``items``, if it is a path).
-        progress: whether to show it, or a function that is called with the task, the number done
-            and the total. None shows it in notebooks and on terminals.
+        progress: whether to show it (None: in notebooks and on terminals), or a function that is
+            called with the task, the number done and the total.
         models: ``llms``, ``encoder``, ``caption_encoder`` and ``detector``, by name or as objects,
-            that replace those of ``settings``. Your own chat model or encoder derives from
-            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`. A list of
-            encoders is an ensemble.
+            that replace those of ``settings``. Your own derive from
+            :class:`admire.llm.ChatModel` or :class:`admire.encoders.TextEncoder`.
 
     Raises:
         UserError: an argument is invalid, an item has no candidates, a model is missing or fails, a
@@ -142,16 +136,13 @@ def rank_one(
     memory, or ``candidate1``, ``candidate2``, … without a picture. Repeated names get a number.
 
     Args:
-        images: paths, the bytes of image files, or PIL's images, in a list, an array or a column
-            of a table; None for a candidate without. Bytes and PIL's images are stored in
-            ``pictures`` in admire's cache, as files named by their SHA-256.
+        images: paths, the bytes of image files, or PIL's images; None for a candidate without.
+            Bytes and PIL's images are stored in ``pictures`` in admire's cache, as files named by
+            their SHA-256.
         captions: in the images' order; None or an empty text for a candidate without.
         language: of sentence and captions (default: detected in the sentence).
         definitions: up to two definitions of the compound in the sentence; then no model is asked.
-        settings, options: as for :func:`admire.rank`.
-
-    Raises:
-        UserError: an argument is invalid; and as for :func:`admire.rank`.
+        settings, options: as for :func:`admire.rank`, as are the errors.
     """
     from admire.data.frames import describe_type, plain_row
     from admire.data.rows import RowReader
@@ -173,15 +164,10 @@ class RankingPipeline:
     """The models of a run, opened for a checked set, and the state of its ranking.
 
     Attributes:
-        settings: resolved for this set.
-        stage: the conversations with chat models.
         caption_encoder: encodes captions, if an encoder of the run does.
-        encoders: see :func:`admire.rankers.open_encoders`.
         rankers: those that judge many items at once, without a chat model.
-        record: the record of the run, as in run.json.
         seconds: the time of each stage so far.
-        done: how many items are ranked.
-        tallies: their counts, by language.
+        tallies: the counts of the items that are done, by language.
         skipped: why items were skipped.
 
     Args:
@@ -198,7 +184,7 @@ class RankingPipeline:
     ):
         self.skips_bad = skips_bad
         self.skipped: list[str] = []
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
         self.done = 0
         self.tallies: Tallies = {}
         settings = resolved.settings
@@ -211,18 +197,15 @@ class RankingPipeline:
         # Before the encoders, which may download gigabytes.
         self.session = Session(**vars(resolved.asking), plugins=settings.plugins)
         self.stage = open_stage(summary, resolved, self.session, self.prompts)
-        self.detector = self.stage.detector
-        self.encoders = RunEncoders()
+        self.encoders = list[RunEncoder]()
         if settings.compares:
-            given_encoders = resolved.encoder, resolved.caption_encoder
-            self.encoders = open_encoders(summary, settings, *given_encoders)
-        by_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
-        self.caption_encoder = by_captions[0] if by_captions else None
-        self.rankers = open_comparing(
-            settings.rankers, self.prompts, settings, encoders=self.encoders
-        )
+            opened = resolved.encoder, resolved.caption_encoder
+            self.encoders = open_encoders(summary, settings, *opened)
+        of_captions = [e.tracks["caption"] for e in self.encoders if "caption" in e.tracks]
+        self.caption_encoder = next(iter(of_captions), None)
+        self.rankers = open_comparing(self.prompts, settings, encoders=self.encoders)
         self.heads = [encoder.head for encoder in self.encoders if encoder.head]
-        self._training_digests = _training_digests(self.heads, self.detector)
+        self._training_digests = _training_digests(self.heads, self.stage.detector)
         self.record = self._begin(summary, source)
 
     def _begin(self, summary: SetSummary, source: Mapping[str, str] | None) -> dict[str, Any]:
@@ -234,32 +217,31 @@ class RankingPipeline:
             from admire.llm.address import Address
 
             settings["llm_url"] = Address.parse(self.settings.llm_url).shown
-        llms, seen = [], set[str]()
+        llms, saw = [], set[str]()
         for speaker in self.stage.speakers:
             method = speaker.decider.name if speaker.decider else speaker.method
             method = "none" if "word" in summary.contexts else method
             meanings = meanings_method(self.settings.meanings, speaker.model)
             llms.append(_named(speaker.model) | {"sense": method, "meanings": meanings})
             for ranker in speaker.rankers:
-                seen.update(ranker.tracks)
-        compared = defaultdict(list)
-        for track in TRACKS:
-            for encoder in self.encoders:
-                if track in encoder.tracks:
-                    compared[track].append(_named(encoder.tracks[track]))
-        saw = sorted({*compared, *seen}, key=TRACKS.index)
-        settings["track"] = "+".join(compared or saw) or None
+                saw.update(ranker.tracks)
+        compared: dict[str, list[dict[str, str]]] = {}
+        for track, encoder in product(TRACKS, self.encoders):
+            if track in encoder.tracks:
+                compared.setdefault(track, []).append(_named(encoder.tracks[track]))
+        tracks = sorted({*compared, *saw}, key=TRACKS.index)
+        settings["track"] = "+".join(compared or tracks) or None
         return {
             "version": VERSION,
             "source": source,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": saw,
+            "saw": tracks,
             "models": {
                 "llms": llms,
-                "encoders": dict(compared),
-                "detector": self.detector.identity if self.detector else None,
+                "encoders": compared,
+                "detector": self.stage.detector.identity if self.stage.detector else None,
                 "head": " + ".join([head.identity for head in self.heads]) or None,
                 "dictionaries": list(map(_named, self.stage.dictionaries)),
             },
@@ -269,35 +251,33 @@ class RankingPipeline:
 
     def finish(self) -> dict[str, Any]:
         """Return the complete record of the run after its end."""
-        long_texts = self.encoders.long_texts
+        long_texts = list(filter(None, map(attrgetter("long_texts"), self.encoders)))
         log_long(long_texts, "captions")
         record = self.record.copy()
         if self.skipped:
             record["items"] -= len(self.skipped)
             record["left_out"] = [*record.get("left_out", ()), *self.skipped]
-        known = trained_languages(self.detector)
+        languages = trained_languages(self.stage.detector)
         trained = {
-            language: base_language(language) in known
+            language: base_language(language) in languages
             for language, tally in self.tallies.items()
-            if known and tally["by_detector"]
+            if languages and tally["by_detector"]
         }
         return record | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "asked": list(map(account_row, self.session.entries())),
             "long_texts": long_texts,
-            "noise": {
-                encoder.name: noise
-                for encoder, noise in zip(self.encoders, self.encoders.noise, strict=True)
-            },
+            "noise": {encoder.name: encoder.noise for encoder in self.encoders},
             "languages": summarise_languages(self.tallies, trained),
         }
 
     def count(self, rankings: Sequence[Ranking]) -> None:
         """Count rankings of the run as done."""
         self.done += len(rankings)
-        count_items(self.tallies, rankings)
-        self.encoders.count_long(ranking.item for ranking in rankings)
+        for ranking in rankings:
+            count_item(self.tallies, ranking)
+            count_long(self.encoders, ranking.item)
 
     def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
         """Rank items block by block; only one block is in memory."""
@@ -308,98 +288,70 @@ class RankingPipeline:
             self.count(rankings)
 
     def rank_block(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        """Rank some items of the set, or all of them.
-
-        Args:
-            first: whether they are the run's first. Then a chat model without any usable reply is
-                an error; otherwise a warning lists the items.
-
-        Raises:
-            PluginError: a plug-in fails, and ``skips_bad`` is False.
-        """
+        """Rank some items of the set; of the run's first, a chat model must give a usable reply."""
         try:
             rankings = self._rank_together(items, first=first)
         except PluginError as error:
             if not self.skips_bad:
                 raise
-            if len(items) == 1:
-                sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
-                log.warning("%s Skipped: “%s”", error, sentence)
-                self.skipped.append(f"“{sentence}”: {error}")
-                return []
-        else:
-            if lacking := [ranking for ranking in rankings if ranking.uncompared]:
-                log.warning(
-                    "'%s': nothing compares %s with another candidate, so it is last%s.",
-                    lacking[0].compound,
-                    ", ".join(lacking[0].uncompared),
-                    f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",
-                )
-            return rankings
-        half = len(items) // 2  # results so far come from the caches
-        left = self.rank_block(items[:half], first=first)
-        return left + self.rank_block(items[half:], first=False)
+            if half := len(items) // 2:  # results so far come from the caches
+                left = self.rank_block(items[:half], first=first)
+                return left + self.rank_block(items[half:], first=False)
+            sentence = textwrap.shorten(items[0].sentence, 60, placeholder="…")
+            log.warning("%s Skipped: “%s”", error, sentence)
+            self.skipped.append(f"“{sentence}”: {error}")
+            return []
+        if lacking := [ranking for ranking in rankings if ranking.uncompared]:
+            log.warning(
+                "'%s': nothing compares %s with another candidate, so it is last%s.",
+                lacking[0].compound,
+                ", ".join(lacking[0].uncompared),
+                f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",
+            )
+        return rankings
 
     def _rank_together(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
-        said = list[list[Judged]]()
+        heard = list[list[Judged]]()
         if self.stage.speakers:
-            with self._timed("senses and meanings"):
-                decided = self.stage.decide(items, self.caption_encoder)
-            said = self.stage.hold(items, decided, strict=first)
-            for purpose, seconds in self.session.seconds.items():
-                self._spend("rankers" if purpose == "ranking" else "senses and meanings", seconds)
+            started = time.perf_counter()
+            decided = self.stage.decide(items, self.caption_encoder)
+            self.seconds["senses and meanings"] += time.perf_counter() - started
+            heard = self.stage.hold(items, decided, strict=first)
+            for purpose, spent in self.session.seconds.items():
+                stage = "rankers" if purpose == "ranking" else "senses and meanings"
+                self.seconds[stage] += spent
             self.session.seconds.clear()
-        by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in said]
+        by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in heard]
         if self.settings.query != "meaning" or not by_model:
             by_model = [[None] * len(items)]
-        with self._timed("encoding and scores"):
-            compared = self._compare(items, by_model)
-            pictures = any("image" in encoder.tracks for encoder in self.encoders)
-            leaked = find_leaks(items, self._training_digests, pictures=pictures)
-            below = self.settings.abstain_below
-            return [
-                _rank_item(item, compared[k], [row[k] for row in said], leaked[k], below)
-                for k, item in enumerate(items)
-            ]
-
-    def _compare(
-        self, items: Sequence[Item], by_model: Sequence[Sequence[Interpretation | None]]
-    ) -> list[list[Evidence]]:
-        """Return what the rankers that compare many items judge of each item.
-
-        Args:
-            by_model: the readings of the items by each chat model; None for a baseline.
-        """
-        # All models' readings at once, so that their texts are encoded together.
-        readings = [reading for row in by_model for reading in row]
-        evidence: list[list[Evidence]] = [[] for _ in items]
+        started = time.perf_counter()
+        compared: list[list[Evidence]] = [[] for _ in items]
         for ranker in self.rankers:
-            results = iter(ranker.judge_all([*items] * len(by_model), readings))
+            # All models' readings at once, so that their texts are encoded together.
+            results = iter(ranker.judge_all([*items] * len(by_model), [*chain(*by_model)]))
             judged = [[next(results) for _ in items] for _ in by_model]
-            for k, own in enumerate(evidence):
+            for k, own in enumerate(compared):
                 for of_encoder in zip(*(row[k] for row in judged), strict=True):
                     own += zip([row[k] for row in by_model], of_encoder, strict=True)
-        return evidence
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        """Add the time of a block to a stage."""
-        started = time.perf_counter()
-        yield
-        self._spend(stage, time.perf_counter() - started)
-
-    def _spend(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        pictures = "image" in self.record["models"]["encoders"]
+        leaked = find_leaks(items, self._training_digests, pictures=pictures)
+        below = self.settings.abstain_below
+        rankings = [
+            _rank_item(item, compared[k], [row[k] for row in heard], leaked[k], below)
+            for k, item in enumerate(items)
+        ]
+        self.seconds["encoding and scores"] += time.perf_counter() - started
+        return rankings
 
 
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
     by_kind: dict[str, dict[str, Any]] = {}
-    for kind, model in [*(("head", head) for head in heads), ("detector", detector)]:
+    for kind, model in [*product(["head"], heads), ("detector", detector)]:
         if model and (digests := training_digests(model)) is not None:
-            known = by_kind.setdefault(kind, {})
+            own = by_kind.setdefault(kind, {})
             for of, listed in digests.items():
-                known[of] = [*known.get(of, ()), *listed]
+                own[of] = [*own.get(of, ()), *listed]
     return by_kind
 
 
@@ -430,55 +382,37 @@ Evidence = tuple[Interpretation | None, Judgement]
 def _rank_item(
     item: Item,
     together: Sequence[Evidence],
-    said: Sequence[Judged],
+    alone: Sequence[Judged],
     leaked: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
-    """Rank an item by the judgements of all rankers and chat models.
-
-    Models have equal weights (section 2.3 of the paper), and so have a ranker's encoders and then
-    the rankers.
-    """
+    """Rank an item by all judgements, with equal weights of models (section 2.3 of the paper)."""
     evidence, readings = [*together], list[Interpretation]()
-    for own, judgements in said:
-        readings.append(own)
-        evidence += [(own, judgement) for judgement in judgements]
-    points, fused = _fuse(judgement for _, judgement in evidence)
-    leads = [j.leads for _, j in evidence if j.leads is not None]
-    last = _uncompared(item.names, [judgement for _, judgement in evidence])
+    for reading, judgements in alone:
+        readings.append(reading)
+        evidence += product([reading], judgements)
+    every = [judgement for _, judgement in evidence]
+    points, fused = _fuse(every)
+    leads = [judgement.leads for judgement in every if judgement.leads is not None]
+    masks = [judgement.compared or [True] * len(item.candidates) for judgement in every]
+    last = tuple(name for name, *by in zip(item.names, *masks, strict=True) if not any(by))
     several = len({judgement.encoder for _, judgement in together}) > 1
-    rows: list[dict[str, Any]] = []
-    for reading, judgement in evidence:
-        ranker = judgement.ranker
-        parts = [
-            part._replace(values=part.values / len(points[ranker]))
-            for part in judgement.parts or [Part(ranker, None, judgement.points)]
-        ]
-        if len(points) > 1:
-            parts = as_counted(parts, np.mean(points[ranker], axis=0), len(points))
-        rows += _rows(item, reading, judgement, parts, several=several and judgement.encoder != "")
     by_sense: dict[SenseLabel, tuple[str, ...]] = {}
-    for label in get_args(SenseLabel) if all(j.by_sense for _, j in evidence) else ():
-        meant = (replace(j, scores=j.by_sense[label]) for _, j in evidence)
+    for label in get_args(SenseLabel) if all(judgement.by_sense for judgement in every) else ():
+        meant = (replace(judgement, scores=judgement.by_sense[label]) for judgement in every)
         by_sense[label] = rank_names(item.names, _fuse(meant)[1], last)
     return Ranking.of(
         item,
         fused,
-        rows,
+        [_columns(reading, judgement, points, several=several) for reading, judgement in evidence],
         readings,
         abstain_below=abstain_below,
         uncompared=last,
-        leads=np.mean(leads, axis=0) if len(leads) == len(evidence) else None,
-        judgements=tuple(j for _, j in evidence if not j.cells),
+        leads=np.mean(leads, axis=0) if len(leads) == len(every) else None,
+        judgements=tuple(judgement for judgement in every if not judgement.cells),
         seen=leaked,
         by_sense=by_sense,
     )
-
-
-def _uncompared(names: Sequence[str], judgements: Sequence[Judgement]) -> tuple[str, ...]:
-    """Return the candidates that no judgement compares with another one."""
-    masks = [judgement.compared or [True] * len(names) for judgement in judgements]
-    return tuple(name for name, *by in zip(names, *masks, strict=True) if not any(by))
 
 
 def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Scores]:
@@ -490,21 +424,17 @@ def _fuse(judgements: Iterable[Judgement]) -> tuple[dict[str, list[Scores]], Sco
     return points, fuse_scores(means) if len(means) > 1 else means[0]
 
 
-def _rows(
-    item: Item,
+def _columns(
     reading: Interpretation | None,
     judgement: Judgement,
-    parts: Sequence[Part],
+    points: Mapping[str, Sequence[Scores]],
     *,
     several: bool,
-) -> list[dict[str, Any]]:
-    """Return a judgement's rows of scores.csv, one for each candidate.
-
-    Args:
-        several: whether the ranker has several encoders.
-    """
-    own: dict[str, Any] = {"ranker": judgement.ranker}
-    if several:
+) -> PartColumns:
+    """Return a judgement's columns of scores.csv; ``points`` are of all judgements of the item."""
+    ranker, scores = judgement.ranker, points[judgement.ranker]
+    own: dict[str, Any] = {"ranker": ranker}
+    if several and judgement.encoder:
         own["encoder"] = judgement.encoder
     if reading:
         sense = reading.sense
@@ -522,11 +452,14 @@ def _rows(
         own["gloss"] = reading.gloss or ""
     columns: dict[str, Any] = {**judgement.cells, "llm_score": judgement.scores}
     if not judgement.cells:
-        columns["agreement"] = [judgement.agreement] * len(item.names)
-        columns["unread"] = [judgement.unread] * len(item.names)
+        columns["agreement"] = [judgement.agreement] * len(judgement.scores)
+        columns["unread"] = [judgement.unread] * len(judgement.scores)
+    parts = [
+        part._replace(values=part.values / len(scores))
+        for part in judgement.parts or [Part(ranker, None, judgement.points)]
+    ]
+    if len(points) > 1:
+        parts = as_counted(parts, np.mean(scores, axis=0), len(points))
     for part in parts:
         columns[part_column(part)] = part.values
-    return [
-        {"candidate": name, **own, **dict(zip(columns, values, strict=True))}
-        for name, *values in zip(item.names, *columns.values(), strict=True)
-    ]
+    return own, columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +28,7 @@ from admire.pipeline.ranking import Ranking
 from admire.pipeline.record import source_record
 from admire.pipeline.run import RankingPipeline
 from admire.pipeline.run_folder import submission_names, write_blocks
-from admire.rankers.run_encoders import reads_pictures
+from admire.rankers.run_encoders import reads_pictures, that_compare
 from admire.rankers.settings import RequestOptions, SetSummary, Settings
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ log = logging.getLogger("admire")
 
 Ranked = tuple[list[Ranking], dict[str, float], list[Entry], list[str]]
 """The rankings of a block, the seconds of each stage, the account, and what was skipped."""
-RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
-"""Ranks a block in a worker, given whether it is the run's first."""
 
 
 def rank_file(
@@ -53,11 +52,9 @@ def rank_file(
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
     The folder is the same as :func:`admire.write_run` writes after :func:`admire.rank`, but only
-    one block of items is in memory. It appears when it is complete. After an interruption, the
-    same call resumes from the caches of replies and vectors.
+    one block of items is in memory. After an interruption, the same call resumes from the caches.
 
     Args:
-        settings, asking: as for :func:`admire.rank`.
         files: how the data are read. ``limit`` and ``left_out`` in run.json list what was not read.
         workers: processes that rank the blocks; None for this one.
 
@@ -131,8 +128,11 @@ def _rank_by_workers(
     """Rank like :meth:`admire.pipeline.run.RankingPipeline.rank_blocks`, with several processes."""
     from admire.core.workers import map_processes
 
-    run.encoders.measure(list(islice(items(), ranking.BLOCK)))
-    noise, models = run.encoders.noise, run.record["models"]
+    first = list(islice(items(), ranking.BLOCK))
+    for encoder in run.encoders:
+        if encoder.tracks.keys() - encoder.noise.keys():
+            encoder.encode([item for item in first if encoder in that_compare(run.encoders, item)])
+    noise, models = [encoder.noise for encoder in run.encoders], run.record["models"]
     shared = summary, resolved, models, noise, workers.count, run.skips_bad
     open_worker = partial(_open_worker, *shared)
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items())))
@@ -141,7 +141,7 @@ def _rank_by_workers(
         task = f"Ranking {count} blocks of items by {workers.count} workers"
         for rankings, seconds, account, skipped in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
-                run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
+                run.seconds[stage] += spent
             run.session.add_entries(account)
             run.skipped += skipped
             yield rankings
@@ -155,27 +155,22 @@ def _open_worker(
     noise: list[dict[str, float]],
     count: int,
     skips_bad: bool,
-) -> RankUnit:
-    """Return the function that ranks blocks in one of several processes.
-
-    Args:
-        models: from the record of the run.
-        noise: of the run's encoders.
-        count: number of processes. They share the concurrent requests to a server.
-    """
+) -> Callable[[tuple[Sequence[Item], bool]], Ranked]:
+    """Return the function that ranks blocks in one of ``count`` processes."""
     from admire.core.workers import check_same
 
     share = ceil((resolved.asking.parallel or PARALLEL) / count)
     shared = resolved._replace(asking=replace(resolved.asking, parallel=share))
     run = RankingPipeline(summary, shared, skips_bad=skips_bad)
-    run.encoders.noise = noise
+    for encoder, own in zip(run.encoders, noise, strict=True):
+        encoder.noise = own
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 
     def rank_unit(unit: tuple[Sequence[Item], bool]) -> Ranked:
         block, first = unit
         rankings = run.rank_block(block, first=first)
-        seconds, run.seconds = run.seconds, {}
+        seconds, run.seconds = run.seconds, defaultdict(float)
         skipped, run.skipped = run.skipped, []
         return rankings, seconds, run.session.pop_entries(), skipped
 

@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ from admire.data.sources import split_name
 from admire.data.submission import add_orders, add_predictions
 from admire.pipeline.ranking import Ranking, Row, Run, blocks
 from admire.pipeline.record import VERSION
-from admire.rankers.scorer import Scores, tied_names
+from admire.rankers.scorer import tied_names
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,22 +51,23 @@ OF_ITEM = ("item", "compound", "language")
 """Columns of scores.csv that are the same for all rows of an item."""
 
 
+_create = partial(open, mode="w", encoding="utf-8", newline="")
+
+
 def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
     The files are: ``submission_<language>.tsv`` for each language, or the name of the ranked file
-    if that is a submission to fill in, such as AdMIRe 2's ``submission_Turkish.tsv``, or for V-WSD
-    ``prediction.<language>.txt`` with the names of the images, best first; ``scores.csv`` with one
-    row for each item, ranker, chat model and candidate, its cosines and scores; ``items.jsonl``
-    with one object per item: senses, votes, meanings, orders, and all answers of rankers;
-    ``run.json`` with source, settings, model identities, prompt hashes, versions, timings, and the
-    account of chat models.
+    if that is a submission to fill in, or for V-WSD ``prediction.<language>.txt``; ``scores.csv``
+    with one row for each item, ranker, chat model and candidate; ``items.jsonl`` with one object
+    per item: senses, meanings, orders, and all answers; ``run.json`` with source, settings,
+    models, prompts' hashes, versions, timings, and the account of chat models.
 
     Raises:
         UserError: the folder cannot be written, or contains something other than a run; see
             :func:`admire.core.storage.check_folder`.
     """
-    names = submission_names(run.record, [r.item.language for r in run.rankings])
+    names = submission_names(run.record, [ranking.language for ranking in run.rankings])
     return write_blocks(blocks(run.rankings), Path(folder), names, lambda: run.record)
 
 
@@ -104,9 +106,9 @@ def write_blocks(
                 rows: list[dict[str, Any]] = []
                 predictions = defaultdict(list)
                 for number, ranking in enumerate(block, start=done + 1):
-                    of_item = number, ranking.compound, ranking.language
-                    own = dict(zip(OF_ITEM, of_item, strict=True))
-                    rows += [own | of_candidate for of_candidate in ranking.parts]
+                    values = number, ranking.compound, ranking.language
+                    own = dict(zip(OF_ITEM, values, strict=True))
+                    rows += [own | row for row in ranking.parts]
                     line = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
                     files[ITEMS].write(f"{line}\n")
                     predictions[submissions[ranking.language]].append(ranking.prediction)
@@ -125,10 +127,6 @@ def write_blocks(
         with _create(part / RECORD) as file:
             json.dump({**record(), "items": done}, file, indent=2)
     return [folder / name for name in submissions.values()]
-
-
-def _create(path: Path) -> IO[str]:
-    return path.open("w", encoding="utf-8", newline="")
 
 
 def _widen(path: Path, columns: Sequence[str]) -> None:
@@ -229,7 +227,6 @@ def read_rankings(folder: Path, record: Mapping[str, Any]) -> Iterator[Ranking]:
         yield ranking
 
 
-REQUIRED = ("item", "candidate", "score")
 WORDS = (
     *("compound", "language", "candidate", "ranker", "encoder", "llm"),
     *("predicted_type", "by", "gloss"),
@@ -251,17 +248,16 @@ def with_scores(
 ) -> Iterator[Ranking]:
     """Yield rows with those of scores.csv, if these are in the same order of the same candidates.
 
-    Args:
-        columns: further ones that scores.csv must have.
+    It must also have the further ``columns``.
     """
-    tables = table_parts(folder / SCORES, (*REQUIRED, *columns))
+    tables = table_parts(folder / SCORES, ("item", "candidate", "score", *columns))
     records = (_numbers(folder, table).to_dict("records") for table in tables)
     cells: Iterator[dict[Any, Any]] = chain.from_iterable(records)
     by_item = groupby(cells, itemgetter("item"))
     for number, row in enumerate(rows, start=1):
-        item, of_item = next(by_item, (None, ()))
+        item, cells_of_item = next(by_item, (None, ()))
         parts, scores, names = [], {}, row.item.names
-        for part in of_item:
+        for part in cells_of_item:
             filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
             scores[filled.get("candidate")] = filled.get("score")
             parts.append(filled)
@@ -277,13 +273,7 @@ def _damaged(path: Path, why: str) -> UserError:
 
 
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """Read a run folder's items, each one's cosines in scores.csv, and the encoders of a candidate:
-    two, if captions have their own.
-
-    Raises:
-        UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
-            was ranked without embeddings.
-    """
+    """Read a run's items, each one's cosines in scores.csv, and the encoders of a candidate."""
     record = read_record(folder)
     if "fused" in record:
         raise UserError(f"{folder}: is a fused run. Tune the runs that it was fused from.")
@@ -311,22 +301,6 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     return items, [parts[number] for number in numbers], 1 + apart
 
 
-def recorded_cosines(
-    rows: Sequence[Mapping[Any, Any]], roles: Iterable[str]
-) -> tuple[list[str], dict[str, Scores]]:
-    """Return the roles that one chat model's rows of an item have, and its cosines by track.
-
-    The shape is (roles, candidates); missing values are NaN.
-    """
-    columns = {name for row in rows for name in row}
-    present = [role for role in roles if any(f"{track}_{role}" in columns for track in TRACKS)]
-    return present, {
-        track: np.array([[row.get(f"{track}_{name}", np.nan) for row in rows] for name in present])
-        for track in TRACKS
-        if any(f"{track}_{role}" in columns for role in present)
-    }
-
-
 def with_gold(item: Item, folder: Path | str, number: int) -> Item:
     """Return the item; raise a UserError if it has no gold."""
     if item.best is None:
@@ -340,7 +314,6 @@ def open_run(name: str) -> list[Recorded]:
     from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 
     folder = Path(name).expanduser()
-    read_record(folder)
     rows = list(read_rows(folder))
     digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
     readings = list(zip(*(row.interpretations for row in rows), strict=False))

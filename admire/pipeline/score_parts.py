@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ SAME = 1e-9
 def score_parts(ranking: Ranking) -> list[Part]:
     """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
-    The values sum to the scores. Parts that are all 0 are omitted. Runs of versions that did not
-    record parts have none.
+    The values sum to the scores; parts that are all 0 are omitted.
     """
     names = ranking.item.names
     runs = {f"run{k}": fused.run for k, fused in enumerate(ranking.fused, start=1)}
@@ -44,14 +42,10 @@ def score_parts(ranking: Ranking) -> list[Part]:
     return parts
 
 
-# -------------------------------------------------------------------------------------- in words
-
-
 def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
-    """Return the parts of the scores by name, summed over texts of one sense and over tracks.
+    """Return the parts by name, summed over texts of one sense and over tracks.
 
-    ``meaning``, ``compound``, ``unlike the compound``, ``unlike the literal sense``, …,
-    or a ranker.
+    A name is ``meaning``, ``compound``, ``unlike the literal sense``, …, or a ranker.
     """
     groups: dict[str, Scores] = {}
     for part in score_parts(ranking):
@@ -66,10 +60,7 @@ def summarise_parts(ranking: Ranking) -> dict[str, Scores]:
 
 
 def explain_first(ranking: Ranking) -> str:
-    """Return in one sentence why the first candidate ranks above the second.
-
-    It names the part of the scores with the largest difference.
-    """
+    """Return in one sentence which part of the scores puts the first candidate above the second."""
     names = ranking.item.names
     first, second = (names.index(name) for name in ranking.order[:2])
     if ranking.scores[first] - ranking.scores[second] <= SAME:
@@ -88,14 +79,10 @@ def explain_first(ranking: Ranking) -> str:
         return f"“{names[first]}” is first because {reason}."
     noun, unlike = _WORDS[name]
     degree = ("least" if unlike else "most") if is_most else ("less" if unlike else "more")
-    readings = ranking.interpretations
-    texts: Mapping[str, Sequence[str]] = {
-        "meaning": [text for r in readings for text in r.idiomatic.definitions],
-        "unlike the literal sense": [text for r in readings for text in r.literal.definitions],
-        "compound": [ranking.item.phrase],
-        "unlike the compound": [ranking.item.phrase],
-    }
-    text = textwrap.shorten(next(iter(texts.get(name, ())), ""), 80, placeholder="…")
+    texts = [ranking.item.phrase] if noun == "words" else []
+    for reading in ranking.interpretations if noun in ("meaning", "literal sense") else ():
+        texts += (reading.idiomatic if noun == "meaning" else reading.literal).definitions
+    text = textwrap.shorten(next(iter(texts), ""), 80, placeholder="…")
     like = f"{noun} “{text}”" if text else noun
     reason = f"it is {degree} like the {like}{'' if is_most else f' than {before}'}"
     return f"“{names[first]}” is first because {reason}."

@@ -72,20 +72,19 @@ def score(
         run: a run, its folder, or the file of a submission.
         gold: the items with their gold, in any form that :func:`admire.rank` accepts. None for the
             run's own gold; a submission has none.
-        judgements: a file saved by ``admire report``, with people's corrections of the gold; see
-            :func:`admire.metrics.judgements.correct_gold`.
+        judgements: a file saved by ``admire report``, with people's corrections of the gold.
         metrics: names of further metrics, plug-ins.
 
     Raises:
-        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
-            judgements do not fit it; or a metric is unknown or fails.
+        UserError: something cannot be read, an item of ``gold`` has no gold, the predictions or
+            judgements do not fit it, or a metric is unknown or fails.
     """
     from admire.metrics.judgements import correct_gold
 
-    items = None if gold is None else take_items(gold)
-    if items is not None and judgements:
-        items = correct_gold(items, Path(judgements), "the gold").items
-    if items is not None:
+    if gold is not None:
+        items = take_items(gold)
+        if judgements:
+            items = correct_gold(items, Path(judgements), "the gold").items
         name = "the run" if isinstance(run, Run) else str(run)
         predictions, record = _predictions(run)
         refuse_limited(name, record, len(predictions), len(items))
@@ -119,19 +118,17 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
     memory its number, as ``run 1``), ``language``, ``method``, ``llm``, ``encoder`` and every
     setting of the run (``sense``, ``head``, ``scoring.gate``, …). ``method`` is the paper's name:
     CI for images, CIC for images and captions, and by analogy CC for captions, with -F in a head's
-    space; the baselines are ``compound`` and ``sentence``. Other rankers have their own names.
-    Fused runs are joined by ``&``, and have ``fusion`` and ``weights`` instead of settings.
+    space; or the baseline (``compound``, ``sentence``) or ranker. Fused runs are joined by ``&``,
+    and have ``fusion`` and ``weights`` instead of settings.
 
     ``difference``, ``difference_low`` and ``difference_high`` are the mean of the differences from
-    the first run item by item, and its 95 % interval, on the ``shared`` items that both have; they
-    are missing for the first run. If the runs have different items, a warning is logged.
+    the first run item by item, and its 95 % interval, on the ``shared`` items that both have.
 
     Args:
         metrics: names of further metrics, plug-ins.
 
     Raises:
-        UserError: a folder is not a run, or an item of it has no gold order; or a metric is unknown
-            or fails.
+        UserError: a folder is not a run, an item of it has no gold order, or a metric fails.
     """
     from admire.metrics.agreement import describe_shared, shared_items
 
@@ -150,7 +147,7 @@ def compare_runs(runs: Sequence[Run | str | Path], *, metrics: Sequence[str] = (
             gold.append(with_gold(row.item, name, number))
             by_language[row.language].append((gold[-1], row.prediction))
         items.append(item_keys(gold))
-        models, flat = _fused(record) if "fused" in record else _ranked(record)
+        models, flat = _describe(record)
         scored = {
             language: score_items(
                 [item for item, _ in pairs], [row for _, row in pairs], name, metrics
@@ -184,10 +181,7 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
 
 
 def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 0) -> pd.DataFrame:
-    """Return how far two runs agree on the items that both have, without gold.
-
-    Args:
-        first, second: runs, their folders, or the files of submissions.
+    """Return how far two runs, folders or submissions agree on the items that both have.
 
     Returns:
         ``group`` (all), ``n``, ``metric``, ``mean`` and a 95 % interval, ``low`` and ``high``. The
@@ -205,62 +199,48 @@ def agreement(first: Run | str | Path, second: Run | str | Path, *, seed: int = 
     return order_agreement(*matched, seed=seed)
 
 
-def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+def _describe(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a run's name by its method and models, and its settings."""
+    if "fused" in record:
+        runs = [_describe(fused["record"])[0] for fused in record["fused"]]
+        joined = {name: " & ".join(dict.fromkeys(run[name] for run in runs)) for name in runs[0]}
+        weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
+        return joined, {"fusion": record["fusion"], "weights": weights}
     defaults = asdict(Settings())
     settings = defaults | record["settings"]
-    encoders = [e["name"] for of_track in record["models"]["encoders"].values() for e in of_track]
+    by_track = record["models"]["encoders"].values()
+    encoders = [encoder["name"] for encoder in chain.from_iterable(by_track)]
     compared = settings["query"]
     if compared == "meaning" and encoders:
         compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
         compared += "-F" * bool(settings["head"])
-    names = [compared if compares_vectors(name) else name for name in settings["rankers"]]
+    names = [compared if compares_vectors(name) else name for name in settings.pop("rankers")]
+    llms = " + ".join(settings.pop("llms"))
     columns = {
         "method": " + ".join(names),
-        "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
+        "llm": llms if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
-    scores = defaults["scoring"] | settings["scoring"]
-    scoring = {f"scoring.{name}": value for name, value in scores.items()}
-    scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
+    scores = defaults["scoring"] | settings.pop("scoring")
+    scores["texts"] = ",".join(scores["texts"])
     for name in ("dictionaries", "head"):
         settings[name] = ",".join(map(str, settings[name] or ()))
-    flat = settings | scoring
-    left_out = ("llms", "rankers", "scoring")
-    return columns, {name: value for name, value in flat.items() if name not in left_out}
-
-
-def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return a fused run's name and settings; see :func:`_ranked`."""
-    runs = [fused["record"] for fused in record["fused"]]
-    columns = [(_fused(record) if "fused" in record else _ranked(record))[0] for record in runs]
-    joined = {
-        name: " & ".join(dict.fromkeys(columns[name] for columns in columns)) for name in columns[0]
-    }
-    weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
-    return joined, {"fusion": record["fusion"], "weights": weights}
+    return columns, settings | {f"scoring.{name}": value for name, value in scores.items()}
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
-    """Return the track that a run is judged in: ``caption`` if it used captions only.
-
-    None for a run that used neither pictures nor captions.
-    """
+    """Return the track that a run is judged in: ``caption`` if it used captions only."""
     if "fused" in record:
         tracks = {judged_track(fused["record"]) for fused in record["fused"]}
         return next((name for name in ("image+caption", None, "caption") if name in tracks), None)
-    tracks_seen = record["saw"]
-    if "image" in tracks_seen:
-        return "image+caption"
-    return "caption" if "caption" in tracks_seen else None
+    seen = record["saw"]
+    return "image+caption" if "image" in seen else "caption" if "caption" in seen else None
 
 
 class RunSummary(NamedTuple):
-    """The summary of a run that is printed when it has been written.
+    """The summary of a run that is printed when it has been written, with its first rankings.
 
     Attributes:
-        record: its run.json.
-        first: its first rankings.
         scored: the figures of the items that have gold, as
             :func:`admire.metrics.item_figures.score_items` without ``compound`` and ``sentence``,
             and with ``seen`` (see :attr:`admire.pipeline.ranking.Row.seen`).
@@ -277,11 +257,7 @@ class RunSummary(NamedTuple):
 
 
 def summarise_run(folder: Path, count: int = 0, metrics: Sequence[str] = ()) -> RunSummary:
-    """Read a run folder once; return its summary with its first ``count`` rankings.
-
-    Args:
-        metrics: names of further metrics, plug-ins.
-    """
+    """Read a run folder once; return its summary with its first ``count`` rankings."""
     record, rows = read_record(folder), read_rows(folder)
     first, figures = list(islice(rows, count)), open_metrics(metrics)
     tables, name = [], str(folder)
@@ -323,12 +299,8 @@ def _predictions(run: Run | str | Path) -> tuple[list[Prediction], dict[str, Any
 def read_predictions(path: Path) -> tuple[list[Prediction], dict[str, Any]]:
     """Read a submission or a whole run, with the record of the run that contains the senses.
 
-    The predictions of a submission in its run folder include everything that the run recorded. For
-    other submissions, or if its rows are not the run's, the record is empty, and this is logged.
-
-    Args:
-        path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
-            senses.
+    For a submission whose rows are not those of a run in its folder, the record is empty, and this
+    is logged; one to V-WSD, a ``.txt``, has no senses.
     """
     if path.is_dir():
         record = read_record(path)
@@ -362,19 +334,13 @@ def _answer(prediction: Prediction) -> tuple[object, ...]:
 def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     """Warn if the head or detector of runs saw parts of scored items in training.
 
-    The warning contains the mean figures of the other items. If a run's rows cannot be read, the
-    warning reports that.
-
     Args:
         scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
             :func:`summarise_run`, which has ``seen`` instead.
-        runs: run folders, or files in them. Files elsewhere, such as another system's submission,
-            are ignored.
+        runs: run folders, or files in them; files elsewhere are ignored.
     """
-    folders = []
-    for folder in dict.fromkeys(run if run.is_dir() else run.parent for run in runs):
-        if (folder / RECORD).is_file() and (folder / ITEMS).is_file():
-            folders.append(folder)
+    places = dict.fromkeys(run if run.is_dir() else run.parent for run in runs)
+    folders = [at for at in places if (at / RECORD).is_file() and (at / ITEMS).is_file()]
     if not folders:
         return
     name = " & ".join(map(str, folders))
@@ -393,9 +359,3 @@ def warn_if_runs_leaked(scored: pd.DataFrame, *runs: Path) -> None:
     leaked = map(merge_leaks, zip(*by_run, strict=True)) if by_run else scored["seen"]
     for line in describe_leaks(scored, list(leaked)):
         log.warning("%s: %s", name, line)
-
-
-def abstained_below(record: Mapping[str, Any]) -> float | None:
-    """Return the confidence below which a run marked items as unsure; None if it marked none."""
-    below: float | None = record.get("settings", {}).get("abstain_below")
-    return below

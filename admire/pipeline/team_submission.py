@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from itertools import filterfalse, zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from admire.core.errors import UserError
 from admire.core.storage import note_addition, write_whole
-from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
 from admire.data.rows import RowReader
@@ -31,9 +31,7 @@ def write_submission_zip(
     """Write the ZIP for a submission, and return the names of the files in it.
 
     It is flat and contains ``submission_<CODE>.tsv`` for each language of the run, with the codes
-    of AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
-    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.add_predictions`. Logs
-    which languages of AdMIRe 2 are missing.
+    of AdMIRe 2 or of AdMIRe 1. Logs which languages of AdMIRe 2 are missing.
 
     Args:
         data: the blind files that the run ranked (default: those in run.json, if they have not
@@ -49,7 +47,7 @@ def write_submission_zip(
     if out.suffix != ".zip":
         raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
     record = read_record(run)
-    rows = _checked_rows(run, record, Path(data) if data else _named_data(run, record))
+    rows = _checked_rows(run, record, data)
     texts: dict[str, io.StringIO] = {}
     tags: dict[str, str] = {}
     columns: Sequence[str] = HANDED_IN if sense else HANDED_IN[:-1]
@@ -65,27 +63,22 @@ def write_submission_zip(
             add_predictions(text, predictions, header=header, columns=columns)
         count += len(block)
         unknown += sum(row.predicted_type is None for row in block)
-    _check_one_task(run, tags)
+    if not (tags.keys() <= {*ADMIRE_1} or tags.keys() <= {*ADMIRE_2}):
+        raise UserError(
+            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
+            "of one task. A language is read from the file's name or from --lang."
+        )
     if sense and unknown:
         log.warning("%s: %d of %d rows have no sense.", run, unknown, count)
     note_addition(out)
     with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for code, text in texts.items():
             archive.writestr(f"submission_{code}.tsv", text.getvalue())
-    missing = [code for code in ADMIRE_2 if code not in texts]
+    missing = list(filterfalse(texts.__contains__, ADMIRE_2))
     if missing and not texts.keys() <= {*ADMIRE_1}:
         log.warning("%s: has no file for %s.", out, ", ".join(missing))
     return [f"submission_{code}.tsv" for code in texts]
-
-
-def _check_one_task(run: Path, tags: Mapping[str, str]) -> None:
-    """Refuse languages, by the codes of the task, that are not all of one task."""
-    if not any(tags.keys() <= {*codes} for codes in (ADMIRE_1, ADMIRE_2)):
-        raise UserError(
-            f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
-            f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files "
-            "of one task. A language is read from the file's name or from --lang."
-        )
 
 
 def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
@@ -101,11 +94,16 @@ def _named_data(run: Path, record: Mapping[str, Any]) -> Path:
     )
 
 
-def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterator[Row]:
+def _checked_rows(run: Path, record: Mapping[str, Any], data: str | Path | None) -> Iterator[Row]:
     """Yield the run's rows; refuse them if they are not those of the blind files."""
+    source = Path(data) if data else _named_data(run, record)
     rows, items = read_rows(run), iter_items(source, rows=RowReader(whole=False))
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
-        if row is None or item is None or _parts(row.item) != _parts(item):
+        of_run, of_file = (
+            thing and (thing.compound, thing.sentence, sorted(thing.names), len(thing.sequence))
+            for thing in (row and row.item, item)
+        )
+        if row is None or item is None or of_run != of_file:
             count = number - (row is None) + sum(1 for _ in rows)
             refuse_limited(run, record, count, number - (item is None) + sum(1 for _ in items))
             own, other = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
@@ -120,14 +118,9 @@ def _checked_rows(run: Path, record: Mapping[str, Any], source: Path) -> Iterato
         yield row
 
 
-def _parts(item: Item) -> tuple[object, ...]:
-    """Return the parts that must be the same in the run and in the blind file."""
-    return item.compound, item.sentence, sorted(item.names), len(item.sequence)
-
-
 def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, list[Prediction]]:
     """Return the predictions of each language, by the code of the task, whose tag is added."""
-    predictions: dict[str, list[Prediction]] = {}
+    predictions = defaultdict(list)
     for row in rows:
         code = task_code(row.language)
         if tags.setdefault(code, row.language) != row.language:
@@ -135,5 +128,5 @@ def _by_code(run: Path, rows: Sequence[Row], tags: dict[str, str]) -> dict[str, 
                 f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
                 f"both would be submission_{code}.tsv. Rank one of them."
             )
-        predictions.setdefault(code, []).append(row.prediction)
+        predictions[code].append(row.prediction)
     return predictions

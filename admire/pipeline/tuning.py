@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
 from pathlib import Path
@@ -17,7 +16,7 @@ from admire.core.errors import UserError
 from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
-from admire.pipeline.run_folder import read_cosines, read_record, read_rows, recorded_cosines
+from admire.pipeline.run_folder import read_cosines, read_record, read_rows
 from admire.rankers.scorer import Scores, comparable, compared, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
@@ -32,12 +31,7 @@ WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 
 
 def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
-    """Tune the scoring of a run.
-
-    Returns:
-        The figures of the run with its own settings, those of :func:`cross_validate`, and the best
-        scoring on all items.
-    """
+    """Return the figures of a run, those of :func:`cross_validate`, and the best scoring."""
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
         raise UserError(f"{folder}: is of Subtask B or V-WSD. Tuning needs gold orders.")
@@ -53,12 +47,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
 def tune_weights(
     folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
-    """Tune the weights of runs for fusing them.
-
-    Returns:
-        The figures of equal weights, those of :func:`cross_validate`, and the best weights on all
-        items.
-    """
+    """Return figures of equal weights, those of :func:`cross_validate`, and the best weights."""
     tried = weightings(len(folders))
     shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
     items, orders = list[Item](), []
@@ -76,13 +65,12 @@ def tune_weights(
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
     opened = metrics.open_metrics()
-    figures = {name: opened[name] for name in METRICS}
-    rows: list[dict[str, Any]] = [
-        {"compound": item.compound, "sentence": item.sentence, "sentence_type": item.sentence_type}
-        | {name: figure(order, item, None, item.compound) for name, figure in figures.items()}
-        for item, order in zip(items, orders, strict=True)
-    ]
-    return pd.DataFrame(rows)
+    texts = ("compound", "sentence", "sentence_type")
+    columns: dict[str, list[Any]] = {name: [getattr(i, name) for i in items] for name in texts}
+    for name in METRICS:
+        pairs = zip(orders, items, strict=True)
+        columns[name] = [opened[name](order, item, None, item.compound) for order, item in pairs]
+    return pd.DataFrame(columns)
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -96,18 +84,15 @@ def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
         weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
         tried.add(tuple(weight // gcd(*weights) for weight in weights))
 
-    def unevenness(weights: Sequence[int]) -> float:
+    def unevenness(weights: Sequence[int]) -> tuple[float, Sequence[int]]:
         # Rounded, so that the order of the weights does not matter.
-        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9)
+        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9), weights
 
-    return tuple(sorted(tried, key=lambda weights: (unevenness(weights), weights)))
+    return tuple(sorted(tried, key=unevenness))
 
 
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
-    """Return the gates that can be tried on a run's rows.
-
-    A run with a hard gate and single glosses has none for literal uses, which the soft gate needs.
-    """
+    """Return the gates to try; a hard one's run may lack the glosses that the soft one needs."""
     rows = pd.concat(parts)
     literal = rows[rows["predicted_type"] != "idiomatic"]
     return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
@@ -128,11 +113,8 @@ def scorings(
 ) -> tuple[Scoring, ...]:
     """Return the scorings to try, beginning with the paper's if it is one of them.
 
-    Args:
-        tracks: with two, images and captions, their weights are tried as well.
-        encoders: with two, plain sums are omitted, because their terms are on different scales.
-        gates: those to try, see :func:`gates`.
-        sides: the texts to try, see :func:`sides`.
+    With two tracks their weights are tried as well. With two encoders plain sums are omitted,
+    because their terms are on different scales.
     """
     return tuple(
         Scoring(image, caption, gate, contrast, standardise, texts)
@@ -149,53 +131,50 @@ def rescore_all(
     scorings: Sequence[Scoring],
     noise: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[list[tuple[str, ...]]]:
-    """Return each item's order under each of several scorings, from the rows of scores.csv.
-
-    Args:
-        noise: of each encoder, from run.json.
-    """
-    known = dict(noise or {})
-    known[""] = next(iter(known.values()), {})  # one encoder has no column
+    """Return each item's order under each of several scorings, from its rows of scores.csv."""
+    by_encoder = dict(noise or {})
+    by_encoder[""] = next(iter(by_encoder.values()), {})  # one encoder has no column
     orders = []
     for part in parts:
-        models = []
-        named = part if "encoder" in part else part.assign(encoder="")
-        for (encoder, _), rows in named.groupby(["encoder", "llm"], sort=False):
+        models = list[_Recorded]()
+        keyed = part if "encoder" in part else part.assign(encoder="")
+        for (encoder, _), rows in keyed.groupby(["encoder", "llm"], sort=False):
             # Missing texts have no cosines.
-            filled = rows.dropna(axis="columns", how="all").to_dict("records")
-            roles, cosines = recorded_cosines(filled, TEXTS)
+            filled = rows.dropna(axis="columns", how="all")
+            roles = [role for role in TEXTS if any(f"{track}_{role}" in filled for track in TRACKS)]
+            cosines = {
+                track: filled.reindex(columns=[f"{track}_{role}" for role in roles]).to_numpy().T
+                for track in TRACKS
+                if any(f"{track}_{role}" in filled for role in roles)
+            }
             first = rows.iloc[0]
             sense = Sense(first["predicted_type"] or None, float(first["probability_idiomatic"]))
-            names = rows["candidate"].tolist()
-            models.append(_Recorded(str(encoder), names, sense, roles, cosines))
-        orders.append([_order(models, scoring, known) for scoring in scorings])
+            models.append((str(encoder), sense, roles, cosines))
+        names = rows["candidate"].tolist()
+        orders.append([_order(names, models, scoring, by_encoder) for scoring in scorings])
     return orders
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """One encoder's and chat model's results for an item: the sense, and cosines by track."""
-
-    encoder: str
-    names: list[str]
-    sense: Sense
-    roles: list[str]
-    cosines: dict[str, Scores]
+_Recorded = tuple[str, Sense, Sequence[str], dict[str, Scores]]
+"""One encoder's and chat model's results for an item: the sense, and cosines of roles by track."""
 
 
 def _order(
-    models: Sequence[_Recorded], scoring: Scoring, noise: Mapping[str, Mapping[str, float]]
+    names: Sequence[str],
+    models: Sequence[_Recorded],
+    scoring: Scoring,
+    noise: Mapping[str, Mapping[str, float]],
 ) -> tuple[str, ...]:
-    apart = len({model.encoder for model in models}) > 1 and scoring.standardise != "noise"
+    apart = len({encoder for encoder, *_ in models}) > 1 and scoring.standardise != "noise"
     rows = []
-    for model in models:
-        by_role = query_weights(scoring, model.sense, model.roles)
-        weights = [by_role.get(role, 0.0) for role in model.roles]
-        row = score(model.cosines, weights, scoring, noise.get(model.encoder))
+    for encoder, sense, roles, cosines in models:
+        by_role = query_weights(scoring, sense, roles)
+        weights = [by_role.get(role, 0.0) for role in roles]
+        row = score(cosines, weights, scoring, noise.get(encoder))
         rows.append(comparable(row) if apart else row)
-    masks = [compared(model.cosines) for model in models]
-    last = [name for name, *by in zip(models[-1].names, *masks, strict=True) if not any(by)]
-    return rank_names(models[-1].names, np.mean(rows, axis=0), last)
+    masks = [compared(cosines) for *_, cosines in models]
+    last = [name for name, *by in zip(names, *masks, strict=True) if not any(by)]
+    return rank_names(names, np.mean(rows, axis=0), last)
 
 
 def cross_validate(
@@ -206,21 +185,12 @@ def cross_validate(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, int]:
-    """Return figures of held-out items, and the best choice on all items.
+    """Return figures of held-out items, and the index of the way that is best on all items.
 
     The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
     the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
-    so each item's figures are the means over many splits.
-
-    Args:
-        orders: for each item, one for each way of ranking.
-
-    Returns:
-        The columns of :func:`admire.metrics.item_figures.score_items`, one row an item; and the
-        index of the way with the highest mean DCG on all items.
-
-    Raises:
-        UserError: there are fewer compounds than folds.
+    so each item's figures are the means over many splits. ``orders`` has for each item one for
+    each way of ranking.
     """
     names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
     if len(names) < folds:

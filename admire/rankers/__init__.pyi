@@ -3,7 +3,6 @@ from .judgement import Answer, Judgement, Part
 from .ranker import ComparingRanker, Ranker, any_ranker, open_comparing, open_rankers
 from .run_encoders import (
     RunEncoder,
-    RunEncoders,
     look_where_no_caption_is,
     open_encoders,
     shares_no_view,
@@ -16,7 +15,6 @@ __all__ = [
     "Part",
     "Ranker",
     "RunEncoder",
-    "RunEncoders",
     "agreement",
     "any_ranker",
     "borda",

@@ -68,12 +68,12 @@ def _orders(count: int) -> npt.NDArray[np.int64]:
 def bradley_terry(wins: Scores) -> Scores:
     """Return candidates' strengths; the logistic of a difference is the chance to win.
 
-    It is the maximum a posteriori under a normal prior. So it is finite and unique even if
-    candidates beat each other in a circle, one always wins, or some were never compared.
+    It is the maximum a posteriori under a normal prior: finite and unique even if candidates beat
+    each other in a circle, one always wins, or some were never compared.
 
     Args:
-        wins: how often the candidate of a row won against that of a column, shape
-            (candidates, candidates), in halves: a tie is half a win for both.
+        wins: how often the candidate of a row won against that of a column, in halves: a tie is
+            half a win for both.
     """
     with needs_extra("rankers", "The ranker pairwise"):
         import choix

@@ -11,31 +11,28 @@ from admire.core.registry import register
 from admire.data.items import Item, SenseLabel
 from admire.rankers.judgement import Judgement, Part, as_counted
 from admire.rankers.ranker import ComparingRanker
-from admire.rankers.run_encoders import Encoded, RunEncoders, share_a_view
-from admire.rankers.scorer import comparable, compared, contributions, leads, query_weights, score
+from admire.rankers.run_encoders import Encoded, RunEncoder, share_a_view, that_compare
+from admire.rankers.scorer import comparable, compared, contributions, query_weights, score
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import likelier
 
 _Query = tuple[dict[str, str], dict[SenseLabel | None, dict[str, float]]]
-"""What candidates are compared with: texts by role (gloss, compound, …), and the weights of these
-roles by sense. Those of None give the scores; an unsure sense that has an idiomatic text also has
-those under either sense. A role of weight 0 does not count, but its cosines are recorded. The role
-``sequence`` has no text, because it stands for the item's sequence."""
+"""What candidates are compared with: texts by role (empty for ``sequence``), and the weights of
+these roles by sense: of None for the scores, and of either sense if it is unsure and has an
+idiomatic text. A role of weight 0 does not count, but its cosines are recorded."""
 
 
 @register("ranker", "embeddings", needs=("embedded",))
 class Embeddings(ComparingRanker):
     """Vectors: candidates are compared with texts about the compound.
 
-    Args:
-        encoders: see :func:`~admire.rankers.open_encoders`. Of several, an item leaves out those
-            that do not know its language, or that encode too little of its candidates. If that
-            leaves none, the first one compares.
+    Of several encoders, an item leaves out those that do not know its language, or that encode too
+    little of its candidates. If that leaves none, the first one compares.
     """
 
     uses_encoders = True
 
-    def __init__(self, encoders: RunEncoders):
+    def __init__(self, encoders: Sequence[RunEncoder]):
         self.encoders = encoders
 
     def judge(
@@ -44,15 +41,15 @@ class Embeddings(ComparingRanker):
         """Return a judgement by each encoder; see :class:`ComparingRanker`."""
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
         queries = list(map(self._query, items, readings))
-        compared_by = list(map(self.encoders.that_compare, items))
-        for number, run_encoder in enumerate(self.encoders):
-            places = [k for k, by in enumerate(compared_by) if run_encoder in by]
-            viewed = cache(partial(share_a_view, encoders=run_encoder.tracks))  # warns once
+        compared_by = list(map(partial(that_compare, self.encoders), items))
+        for encoder in self.encoders:
+            places = [k for k, by in enumerate(compared_by) if encoder in by]
+            viewed = cache(partial(share_a_view, encoders=encoder.tracks))  # warns once
             own = [viewed(items[k]) for k in places]
             texts = [text for k in places for text in queries[k][0].values() if text]
-            encoded = self.encoders.encode(number, own, texts)
+            encoded = encoder.encode(own, texts)
             for k, item in zip(places, own, strict=True):
-                judged[k] += (self._compare(item, queries[k], encoded, number),)
+                judged[k] += (self._compare(item, queries[k], encoded, encoder),)
         return judged
 
     def _query(self, item: Item, reading: Interpretation | None) -> _Query:
@@ -72,10 +69,12 @@ class Embeddings(ComparingRanker):
                 weights[label] = zeros | query_weights(scoring, sense, texts)
         return texts, weights
 
-    def _compare(self, item: Item, query: _Query, encoded: Encoded, number: int) -> Judgement:
+    def _compare(
+        self, item: Item, query: _Query, encoded: Encoded, encoder: RunEncoder
+    ) -> Judgement:
         """Compare an item's candidates with its query, by one encoder."""
-        (texts, weights), scoring, noise = query, self.settings.scoring, self.encoders.noise[number]
-        cosines = self.encoders[number].cosines(item, texts, encoded)
+        (texts, weights), scoring, noise = query, self.settings.scoring, encoder.noise
+        cosines = encoder.cosines(item, texts, encoded)
         if "sequence" in texts and not any(
             getattr(part, track) for part in item.sequence for track in cosines
         ):
@@ -101,10 +100,10 @@ class Embeddings(ComparingRanker):
             "",
             tuple(by_sense[None].tolist()),
             (),
-            encoder=self.encoders[number].name,
+            encoder=encoder.name,
             parts=tuple(parts),
             compared=compared(cosines).tolist(),
-            leads=leads(cosines, counted, scoring, noise),
+            leads=score(cosines, counted, scoring, noise, unit="noise alone"),
             cells={
                 f"{track}_{role}": values
                 for track, rows in cosines.items()

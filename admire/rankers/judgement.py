@@ -28,12 +28,10 @@ class Answer:
         shown: the names of the candidates in the order in which the chat model saw them.
         order: these names, best first; empty if the answer could not be read, or if the
             candidates are equal.
-        sense: the sense that the model takes to be meant, if the question asks for it.
-        meaning: what the compound means there, in the model's words.
+        sense, meaning: what is meant, if the question asks for it; the meaning in its words.
         reasons: why, by candidate.
         grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
-        likelihoods: the mean log-probability of a token of each text after the candidate, by the
-            text's role, if these were asked for.
+        likelihoods: the mean log-probability of a token of each text after the candidate, by role.
         reply: the reply, of a ranker that reads it in its scores.
         unread: the reply, if it could not be read.
         cut: whether that reply was cut off.
@@ -58,7 +56,6 @@ class Part(NamedTuple):
         of: the compared track, or a ranker or run.
         text: the role of the text, see :data:`TEXTS`; ``unlike compound`` if similarity lowers the
             score. None for a ranker.
-        values: shape (candidates,).
         encoder: the encoder that compared, if the run has several.
     """
 
@@ -69,10 +66,7 @@ class Part(NamedTuple):
 
 
 def as_counted(parts: Sequence[Part], scores: Scores, of: int) -> list[Part]:
-    """Return the parts of one ranker's scores as parts of the mean of several's comparable scores.
-
-    The parts sum to ``scores``; there are ``of`` rankers.
-    """
+    """Return the parts of one ranker's scores as parts of the mean of those of ``of`` rankers."""
     spread = np.round(scores, 9).std()
     return [
         part._replace(values=(part.values - part.values.mean()) / (spread or 1.0) / of)
@@ -87,7 +81,6 @@ class Judgement:
     Attributes:
         llm: the chat model; empty for a baseline.
         scores: of the candidates, in the item's order; higher is better.
-        answers: one for each question, in the order of the questions.
         agreement: how far the answers agree, from 0 to 1; None where no two can be compared.
         sense: which one is meant, if the answers say it. Run folders do not keep it, nor what
             follows.
@@ -95,8 +88,7 @@ class Judgement:
         parts: what adds up to the scores; without them the ranker is one part, standardised.
         compared: which candidates were compared with another one; None if all were.
         leads: the scores in units that are comparable between items, if there are such.
-        cells: further columns of scores.csv, each with a value for each candidate. A judgement that
-            has them is in that file alone.
+        cells: further columns of scores.csv. A judgement that has them is in that file alone.
         by_sense: the scores if the sense were this one, of an unsure sense with meanings for both.
     """
 
@@ -138,8 +130,7 @@ class Judgement:
     def meaning(self) -> str | None:
         """The meaning from the first answer that agrees with the chosen sense."""
         meant = self.sense and self.sense.label
-        meanings = (answer.meaning for answer in self.answers if answer.sense == meant)
-        return next(filter(None, meanings), None)
+        return next((a.meaning for a in self.answers if a.sense == meant and a.meaning), None)
 
 
 def refuse_answers(name: str, answers: Sequence[Answer]) -> UserError:

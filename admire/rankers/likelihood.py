@@ -1,7 +1,6 @@
 """Likelihood: scores candidates by the probability of texts about the compound after each.
 
-This is the query likelihood of UPR (Sachan et al. 2022, arXiv 2204.07496). It also works with
-models that are too small to judge candidates.
+It is the query likelihood of UPR (Sachan et al. 2022, arXiv 2204.07496), also for tiny models.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from admire.senses.interpretation import Interpretation
 class Likelihood(Ranker):
     """Texts about each compound, rated as the reply of a model that was shown a candidate.
 
-    A text's likelihood is the mean log-probability of its tokens. Likelihoods replace the cosines
+    A text's likelihood is the mean log-probability of its tokens; likelihoods replace the cosines
     in :func:`admire.rankers.scorer.score`. A sequence is not shown.
     """
 

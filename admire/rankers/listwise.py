@@ -1,8 +1,5 @@
-"""Listwise: a chat model ranks all candidates at once, shown in several orders.
-
-The K resulting orders are aggregated: permutation self-consistency (Tang et al. 2023,
-arXiv 2310.07712). A preference for a position or a letter cancels out, because every candidate
-occurs in every position.
+"""Listwise: a chat model ranks all candidates at once, shown in several orders, which are
+aggregated: permutation self-consistency (Tang et al. 2023, arXiv 2310.07712).
 """
 
 from __future__ import annotations
@@ -46,11 +43,9 @@ something related to that, or nothing of these."""
 class Listwise(Ranker):
     """All candidates at once, in several orders, which are aggregated.
 
-    One reply contains, in this order: an example of literal and of idiomatic use, the sense, the
-    meaning; for each candidate what matters in it, what that expresses and its role; and the order.
-    The temperature is 0, so that replies differ by the order shown and not by sampling. If a reply
-    cannot be parsed, or its order is not a permutation, the question is asked once more, at a
-    temperature above 0. Without an interpretation, the majority of the replies decides the sense.
+    Every candidate occurs in every position, so a preference for a position or a letter cancels
+    out. The temperature is 0, so that replies differ by the order shown and not by sampling.
+    Without an interpretation, the majority of the replies decides the sense.
     """
 
     task = "Ordering candidates"
@@ -78,7 +73,6 @@ class Listwise(Ranker):
             )
             question = Question(
                 parts,
-                temperature=0.0,
                 max_tokens=300 + 100 * len(candidates),
                 seed=settings.seed + number,
                 schema=schema,

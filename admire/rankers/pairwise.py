@@ -53,7 +53,6 @@ class Pairwise(Ranker):
                     sense=reading and reading.sense.label,
                     meaning=reading and reading.meant,
                 ),
-                temperature=0.0,
                 max_tokens=150,
                 seed=self.settings.seed,
                 schema=SCHEMA,

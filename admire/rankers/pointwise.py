@@ -1,7 +1,6 @@
 """Pointwise: a chat model grades each candidate alone, under both senses.
 
-It is for small models: they can answer a question about one candidate, but give the same reply to
-every question about five. The probability of a letter is more informative than the letter.
+Small models can do this, where they give the same reply to every question about five.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ class Pointwise(Ranker):
     The grades are the probabilities of the three letters at the first position of the reply where
     one of them is likely. A model that returns no probabilities is asked for percentages. The score
     is p · P(idiomatic) + (1 − p) · P(literal), where p is the probability of the idiomatic sense,
-    or 1 or 0 with a hard gate.
-
-    The letters are the same for every candidate. Rotating them would double the cost, and a
-    preference for a letter shifts all probabilities of an item equally and keeps their order.
+    or 1 or 0 with a hard gate. A preference for a letter shifts an item's candidates equally.
     """
 
     task = "Grading candidates"
@@ -109,7 +105,6 @@ class Pointwise(Ranker):
         )
         return Question(
             parts,
-            temperature=0.0,
             max_tokens=4 if letters else 60,
             seed=self.settings.seed,
             schema=None if letters else NUMBERS,
@@ -121,10 +116,9 @@ class Pointwise(Ranker):
 def read_letters(reply: Reply) -> dict[str, float] | None:
     """Return grades by the probabilities of the letters A, B and C; None if none is likely.
 
-    They are read at the first position where they have more than half of the probability: a reply
-    may begin with a line break, a quotation mark, or "The answer is". After any other word they do
-    not count: ``Caption: "A`` begins a repeated caption. If the likeliest letter is another one
-    than the text's, the text's has the grade alone.
+    They are read at the first position where they have more than half of the probability, after
+    nothing but words as in "The answer is": ``Caption: "A`` begins a repeated caption. If the
+    likeliest letter is another one than the text's, the text's has the grade alone.
     """
     written = re.search(rf"\b[{LETTERS[: len(GRADES)]}]\b", reply.text)
     for place in reply.logprobs or ():

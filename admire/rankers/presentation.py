@@ -30,8 +30,7 @@ LETTERS = string.ascii_uppercase
 def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) -> tuple[str, ...]:
     """Return which parts of the candidates a chat model sees: images, captions or both.
 
-    They are those of ``track``; of None, all that exist and that the model accepts. Candidates
-    without content, and images that are needed but not accepted, are refused.
+    Candidates without content, and images that are needed but not accepted, are refused.
     """
     names = track.split("+") if track else TRACKS
     tracks = [name for name in summary.tracks if name in names]
@@ -52,8 +51,8 @@ def tracks_shown(summary: SetSummary, llm: Capabilities, track: Track | None) ->
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
     """Return candidates in ``count`` orders, which depend only on the item and the seed.
 
-    The orders are the rows of Latin squares with random rows, columns and candidates: in as many
-    orders as there are candidates, each candidate occurs once in each position.
+    They are the rows of random Latin squares: in as many orders as there are candidates, each
+    candidate occurs once in each position.
     """
     candidates = sorted(item.candidates, key=lambda candidate: candidate.name)
     source = json.dumps([seed, item.compound, item.sentence])
@@ -78,24 +77,22 @@ def show(
 ) -> str | tuple[str | Image, ...]:
     """Return a question about candidates: the template's text, with images at their marks.
 
-    The template gets the candidates as objects with ``letter``, ``caption`` (None for none) and
-    ``picture``: a mark for the position of the picture, empty without one. The elements of the
-    item's ``sequence`` have the same form; those without an image have their captions. ``values``
-    are further variables of the template.
+    The template gets the candidates and the item's ``sequence`` as objects with ``letter``,
+    ``caption`` and ``picture``, a mark for the picture's position, or None and empty; and
+    ``values``. A part of the sequence without an image has its caption.
     """
     images: list[Image] = []
 
     def described(thing: Candidate, letter: str = "") -> dict[str, Any]:
-        picture, caption = "", thing.caption if "caption" in tracks else None
+        picture = ""
         if "image" in tracks and thing.image:
             picture = f"\0{len(images)}\0"  # a quoted text cannot contain this
             images.append(Image(thing.image, side))
+        has_caption = "caption" in tracks or not (letter or picture)
+        caption = thing.caption if has_caption else None
         return {"letter": letter, "caption": caption, "picture": picture}
 
     sequence = [described(thing) for thing in item.sequence]
-    for part, thing in zip(sequence, item.sequence, strict=True):
-        if not part["picture"]:
-            part["caption"] = thing.caption
     lettered = [
         described(candidate, letter) for letter, candidate in zip(LETTERS, candidates, strict=False)
     ]
@@ -118,10 +115,6 @@ def ask_for_answers(
     The second time they have another seed and a temperature above 0, and twice as many tokens if
     the first reply was cut off. A JSON object that a reply quotes from a caption or sentence is not
     an answer; see :func:`admire.prompts.quotations.without_objects`.
-
-    Args:
-        read: parses the reply to a question; None if that fails.
-        next_seed: added to the seed for the second question.
     """
     data = data_of(item)
 
@@ -132,8 +125,8 @@ def ask_for_answers(
             answer = Answer(question.shown, unread=unread, cut=reply.cut)
         return Reading(answer, answer.unread is None, answer.unread is None)
 
-    def again(question: Question, reply: Reply, asked: int) -> Question | None:
-        if asked > 1:
+    def again(question: Question, reply: Reply, tries: int) -> Question | None:
+        if tries > 1:
             return None
         return replace(
             question,
@@ -162,10 +155,9 @@ class StructuredReply(BaseModel):
 
     @classmethod
     def read(cls, reply: str, key: str) -> Self | None:
-        """Return the JSON object in a reply that has this key.
+        """Return the JSON object in a reply that has this key, whatever is around it.
 
-        Markdown fences, thoughts before it and words around it are ignored. None if no object fits
-        the model, or if several differ.
+        None if no object fits the model, or if several differ.
         """
         objects = list(json_objects(reply))
         starts = [0, *(last for _, last, _ in objects)]
@@ -185,8 +177,7 @@ class StructuredReply(BaseModel):
     def strict_schema(cls) -> dict[str, Any]:
         """Return the JSON schema in OpenAI's strict dialect, without titles and references.
 
-        Each object has exactly its properties. Keywords have a fixed order: the text of the schema
-        is part of questions and of their cache keys.
+        Keywords have a fixed order: the text of the schema is part of cache keys.
         """
         whole = cls.model_json_schema()
 

@@ -26,14 +26,13 @@ log = logging.getLogger("admire")
 
 
 class AnyRanker:
-    """What both kinds of rankers have.
+    """What both kinds of rankers have, beside the run's prompts and settings.
 
     Attributes:
         name: the name that ``--ranker`` takes.
         weighs_both_senses: whether the meanings of both senses count for each use.
         uses_meanings: whether it needs meanings at all.
         uses_encoders: whether it compares the vectors of the run's encoders.
-        prompts, settings: the run's.
     """
 
     name: str = ""
@@ -50,14 +49,13 @@ class AnyRanker:
         self, result: Any, item: Item, llm: str, answers: Sequence[Answer] = ()
     ) -> Judgement:
         """Return scores as a judgement; refuse wrong ones."""
-        where = f"'{item.compound}'"
+        where, count = f"'{item.compound}'", len(item.candidates)
         with self._plugin.blamed(where):
             if not isinstance(result, Judgement):
                 result = Judgement(self.name, llm, tuple(map(float, result)), tuple(answers))
         wrong = list(filterfalse(math.isfinite, result.scores))
-        if len(result.scores) != len(item.candidates) or wrong:
+        if len(result.scores) != count or wrong:
             returned = f"a score of {wrong[0]}" if wrong else f"{len(result.scores)} scores"
-            count = len(item.candidates)
             raise self._plugin.error(f"returned {returned} for {count} candidates.", where)
         judgement: Judgement = replace(result, ranker=self.name, llm=llm)
         return judgement
@@ -118,15 +116,15 @@ class Ranker(AnyRanker):
         replies: Sequence[Reply] | None = None
         while True:
             try:
-                asked = conversation.send(replies)  # type: ignore[arg-type]  # None starts it
+                turn = conversation.send(replies)  # type: ignore[arg-type]  # None starts it
             except StopIteration as end:
                 return end.value
-            if isinstance(asked, Unusable) or not all(isinstance(q, Question) for q in asked):
-                replies = yield asked
+            if isinstance(turn, Unusable) or not all(isinstance(q, Question) for q in turn):
+                replies = yield turn
                 continue
             questions = [
                 replace(q, purpose=q.purpose or "ranking", about=item, task=q.task or self.task)
-                for q in asked
+                for q in turn
             ]
             replies = yield questions
             answers += [
@@ -143,10 +141,7 @@ class ComparingRanker(AnyRanker):
     def judge(
         self, items: Sequence[Item], readings: Sequence[Interpretation | None]
     ) -> Sequence[Any]:
-        """Return the scores of the items.
-
-        Each item has an array or list of scores, a :class:`Judgement`, or a tuple of judgements,
-        whose scores are averaged.
+        """Return for each item its scores, a :class:`Judgement`, or a tuple of judgements.
 
         Args:
             readings: None for each item if the query is a baseline.
@@ -163,7 +158,7 @@ class ComparingRanker(AnyRanker):
             raise self._plugin.error(f"returned {len(rows)} judgements for {len(items)} items.")
         judged = []
         for row, item, reading in zip(rows, items, readings, strict=True):
-            if not isinstance(row, tuple) or not all(isinstance(one, Judgement) for one in row):
+            if not isinstance(row, tuple) or not all(isinstance(part, Judgement) for part in row):
                 row = (row,)  # an array or a list of scores, or a judgement
             llm = reading.llm if reading else ""
             judged.append([self._judgement(result, item, llm) for result in row])
@@ -181,34 +176,30 @@ def ranker_class(name: str) -> type[AnyRanker]:
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
     """Open a ranker by its name, with options that it may accept, such as ``encoders``."""
     plugin, _ = registry.resolve("ranker", name)
-    made = replace(plugin, make=ranker_class(name))
-    ranker: AnyRanker = made.open(plugins=settings.plugins, **options)
+    ranker = replace(plugin, make=ranker_class(name)).open(plugins=settings.plugins, **options)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker
 
 
-def open_comparing(
-    names: Sequence[str], prompts: Prompts, settings: Settings, **options: Any
-) -> list[ComparingRanker]:
-    """Open those of some rankers that judge many items at once; see :func:`open_ranker`."""
-    comparing = (name for name in names if issubclass(ranker_class(name), ComparingRanker))
-    return [open_ranker(name, prompts, settings, **options) for name in comparing]
+def open_comparing(prompts: Prompts, settings: Settings, **options: Any) -> list[ComparingRanker]:
+    """Open the rankers of a run that judge many items at once; see :func:`open_ranker`."""
+    return [
+        open_ranker(name, prompts, settings, **options)
+        for name in settings.rankers
+        if issubclass(ranker_class(name), ComparingRanker)
+    ]
 
 
 def open_rankers(
     summary: SetSummary, llm: Capabilities | None, prompts: Prompts, settings: Settings
 ) -> list[Ranker]:
-    """Open the rankers of a run that judge items one by one, for one chat model.
-
-    Args:
-        llm: answers them; None if no model will be asked.
-
-    Raises:
-        UserError: a name is unknown, or the model or a ranker does not support the set.
-    """
-    asking = (name for name in settings.rankers if issubclass(ranker_class(name), Ranker))
-    rankers: list[Ranker] = [open_ranker(name, prompts, settings) for name in asking]
+    """Open the rankers of a run that judge items one by one, by a chat model; of None, by none."""
+    rankers: list[Ranker] = [
+        open_ranker(name, prompts, settings)
+        for name in settings.rankers
+        if issubclass(ranker_class(name), Ranker)
+    ]
     tracks: tuple[str, ...] = ()
     if llm and any(ranker.asks for ranker in rankers):
         from admire.rankers.presentation import tracks_shown

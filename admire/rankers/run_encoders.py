@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, filterfalse
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-Default = TypeVar("Default")
-
-
 Encoded = Mapping[tuple[str, bool], tuple[Mapping[str, Vectors], Mapping[Any, Vectors]]]
 """The windows of texts, and those of images or captions, by track and whether a head projected
 them."""
@@ -39,68 +37,88 @@ them."""
 
 def _of_track(candidates: Iterable[Candidate], track: str) -> list[Any]:
     """Return the images or captions that candidates have."""
-    return [thing for candidate in candidates if (thing := getattr(candidate, track))]
+    return list(filter(None, map(attrgetter(track), candidates)))
 
 
-@dataclass(frozen=True)
 class RunEncoder:
     """An encoder of a run.
 
-    Attributes:
+    Args:
         tracks: the encoder by track. Captions may have their own.
         head: projects its vectors before they are compared.
+
+    Attributes:
+        name: of two encoders, joined by a plus.
+        noise: by track, as far as it is stated, see :class:`TextEncoder` (not with a head), or
+            measured.
+        long_texts: how many captions so far were longer than it reads; empty if it read none.
     """
 
-    tracks: Mapping[str, CachedEncoder]
-    head: Projection | None = None
-
-    @property
-    def name(self) -> str:
-        """The encoder's name; of two, joined by a plus."""
-        return " + ".join(dict.fromkeys(encoder.name for encoder in self.tracks.values()))
-
-    @property
-    def stated_noise(self) -> dict[str, float]:
-        """Its noise by track, as far as it is stated, see :class:`TextEncoder`; not with a head."""
-        stated = {t: getattr(e.encoder, "noise", {}).get(t) for t, e in self.tracks.items()}
-        return {t: noise for t, noise in stated.items() if noise is not None and not self.head}
+    def __init__(self, tracks: Mapping[str, CachedEncoder], head: Projection | None = None):
+        self.tracks, self.head = tracks, head
+        self.name = " + ".join(dict.fromkeys(map(attrgetter("name"), tracks.values())))
+        self.long_texts: dict[str, Any] = {}
+        self.noise: dict[str, float] = {}
+        for track, encoder in tracks.items():
+            stated = getattr(encoder.encoder, "noise", {}).get(track)
+            if stated is not None and not head:
+                self.noise[track] = stated
 
     def compares(self, item: Item) -> bool:
         """Return whether it knows the item's language, and two candidates have what it encodes."""
-        known = all(encoder.knows(item.language) for encoder in self.tracks.values())
-        return known and not shares_no_view(item, self.tracks)
+        knows = (encoder.knows(item.language) for encoder in self.tracks.values())
+        return all(knows) and not shares_no_view(item, self.tracks)
 
-    def encode(self, items: Sequence[Item], texts: Iterable[str]) -> Encoded:
-        """Encode queries' texts, and each image or caption, also those of sequences."""
-        texts = list(dict.fromkeys(texts))
-        encoded: dict[str, Windows] = {}
+    def encode(self, items: Sequence[Item], texts: Iterable[str] = ()) -> Encoded:
+        """Encode queries' texts, and each image or caption, also those of sequences.
+
+        Noise that is not known is measured: compounds are compared with other items' candidates.
+        """
+        unmeasured = self.tracks.keys() - self.noise.keys()
+        phrases = map(attrgetter("phrase"), items if unmeasured else ())
+        texts = list(dict.fromkeys([*texts, *phrases]))
+        read: dict[str, Windows] = {}
         for encoder in self.tracks.values():  # the texts of all, before any candidate
-            if encoder.identity not in encoded:
-                encoded[encoder.identity] = encoder.text_windows(texts, role="query")
-        spaces: dict[bool, Callable[[Vectors], Vectors]] = {False: lambda vectors: vectors}
-        if self.head:
-            spaces[True] = self.head.project
-        by_track = {}
+            if encoder.identity not in read:
+                read[encoder.identity] = encoder.text_windows(texts, role="query")
+        encoded = {}
         for track, encoder in self.tracks.items():
-            every = chain.from_iterable(_of_track(item.things, track) for item in items)
-            things = list(dict.fromkeys(every))
+            every = chain.from_iterable(map(attrgetter("things"), items))
+            things = list(dict.fromkeys(_of_track(every, track)))
             if track == "caption":
                 of_things = encoder.text_windows(things, role="document")
             else:
                 of_things = Windows.of(encoder.encode_images(things))
-            of_texts = encoded[encoder.identity]
-            narrow, wide = sorted(of.vectors.shape[1] for of in (of_texts, of_things))
+            of_texts = read[encoder.identity]
+            narrow, wide = sorted((of_texts.vectors.shape[1], of_things.vectors.shape[1]))
             if 0 < narrow < wide:  # 0 is of none
                 raise UserError(
                     f"The encoder '{encoder.name}' returned vectors of {narrow} and {wide} "
                     "dimensions, which cannot be compared."
                 )
-            for headed, project in spaces.items():
-                by_track[track, headed] = (
-                    dict(zip(texts, of_texts.map(project).each, strict=True)),
-                    dict(zip(things, of_things.map(project).each, strict=True)),
+            for project in (None, self.head.project) if self.head else (None,):
+                if project:
+                    of_texts, of_things = of_texts.map(project), of_things.map(project)
+                encoded[track, project is not None] = (
+                    dict(zip(texts, of_texts.each, strict=True)),
+                    dict(zip(things, of_things.each, strict=True)),
                 )
-        return by_track
+        if unmeasured:
+            self._measure(items, encoded, unmeasured)
+        return encoded
+
+    def _measure(self, items: Sequence[Item], encoded: Encoded, tracks: Iterable[str]) -> None:
+        """Note the mean deviation of compounds' cosines with the candidates of the next item."""
+        spreads = defaultdict(list)
+        for item, other in zip(items, [*items[1:], *items[:1]], strict=True):
+            if item.phrase.casefold() != other.phrase.casefold():
+                cosines = self.cosines(other, {"compound": item.phrase}, encoded)
+                for track in tracks:
+                    row = cosines[track][0]
+                    if not np.isnan(row).all() and (spread := float(np.nanstd(row))) > SMALLEST:
+                        spreads[track].append(spread)
+        for track, own in spreads.items():
+            self.noise[track] = float(np.mean(own))
 
     def cosines(self, item: Item, texts: Mapping[str, str], encoded: Encoded) -> dict[str, Scores]:
         """Return the cosines of texts by role with an item's candidates, by track.
@@ -114,12 +132,7 @@ class RunEncoder:
             cosines[track] = np.full((len(texts), len(there)), np.nan)
             if not there.any():
                 continue
-            things = _of_track(item.candidates, track)
-            candidates = {
-                headed: Windows.joined([of_things[thing] for thing in things])
-                for (of, headed), (_, of_things) in encoded.items()
-                if of == track
-            }
+            things, joined = _of_track(item.candidates, track), dict[bool, Windows]()
             for row, (role, text) in zip(cosines[track], texts.items(), strict=True):
                 headed = bool(self.head and self.head.projects(role))
                 of_texts, of_things = encoded[track, headed]
@@ -128,90 +141,31 @@ class RunEncoder:
                     queries = [of_things[thing] for thing in _of_track(item.sequence, track)]
                 row[there] = 0.0
                 if queries:
-                    compared = compare(Windows.joined(queries), candidates[headed])
-                    row[there] = compared.mean(axis=0)
+                    if headed not in joined:
+                        joined[headed] = Windows.joined([of_things[thing] for thing in things])
+                    row[there] = compare(Windows.joined(queries), joined[headed]).mean(axis=0)
         return cosines
 
 
-class RunEncoders(Sequence[RunEncoder]):
-    """The encoders of a run, and what was counted and measured with them so far.
-
-    Attributes:
-        noise: of each encoder by track, as far as it is known.
-    """
-
-    def __init__(self, encoders: Iterable[RunEncoder] = ()):
-        self._encoders = list(encoders)
-        self.noise = [encoder.stated_noise for encoder in self]
-        self._counted: list[dict[str, Any]] = [{} for _ in self]
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._encoders[place]
-
-    def __len__(self) -> int:
-        return len(self._encoders)
-
-    def that_compare(self, item: Item) -> list[RunEncoder]:
-        """Return the encoders that compare an item's candidates; if none does, the first one."""
-        return [e for e in self if e.compares(item)] or self._encoders[:1]
-
-    def encode(self, place: int, items: Sequence[Item], texts: Sequence[str] = ()) -> Encoded:
-        """Encode items and texts by one encoder, see :meth:`RunEncoder.encode`.
-
-        Noise that is not known is measured: compounds are compared with other items' candidates.
-        """
-        encoder: RunEncoder = self[place]
-        if missing := encoder.tracks.keys() - self.noise[place].keys():
-            texts = [*texts, *(item.phrase for item in items)]
-        encoded = encoder.encode(items, texts)
-        self.noise[place] |= _measure(items, encoder, encoded, missing)
-        return encoded
-
-    def measure(self, items: Sequence[Item]) -> None:
-        """Measure the noise that encoders do not state, on the first items of a run."""
-        for place, encoder in enumerate(self):
-            if encoder.tracks.keys() - self.noise[place].keys():
-                self.encode(place, [item for item in items if encoder in self.that_compare(item)])
-
-    def count_long(self, items: Iterable[Item]) -> None:
-        """Count the captions of further items that are longer than an encoder reads."""
-        for item in items:
-            captions = [thing.caption for thing in item.things if thing.caption]
-            comparing = self.that_compare(item) if captions else []
-            for place, encoder in enumerate(self):
-                if encoder in comparing and "caption" in encoder.tracks:
-                    before = self._counted[place]
-                    counted = encoder.tracks["caption"].count_long(captions)
-                    for name in ("texts", "longer"):
-                        counted[name] += before.get(name, 0)
-                    self._counted[place] = counted
-
-    @property
-    def long_texts(self) -> list[dict[str, Any]]:
-        """How many captions so far were longer than each encoder reads; those that read none have
-        no entry."""
-        return [counted for counted in self._counted if counted]
+def that_compare(encoders: Sequence[RunEncoder], item: Item) -> list[RunEncoder]:
+    """Return the encoders that compare an item's candidates; if none does, the first one."""
+    return [encoder for encoder in encoders if encoder.compares(item)] or [*encoders[:1]]
 
 
-def _measure(
-    items: Sequence[Item], encoder: RunEncoder, encoded: Encoded, tracks: Collection[str]
-) -> dict[str, float]:
-    """Return the mean deviation of compounds' cosines with the candidates of the next item."""
-    spreads: dict[str, list[float]] = defaultdict(list)
-    for item, other in zip(items, [*items[1:], *items[:1]], strict=True):
-        if tracks and item.phrase.casefold() != other.phrase.casefold():
-            cosines = encoder.cosines(other, {"compound": item.phrase}, encoded)
-            for track in tracks:
-                row = cosines[track][0]
-                if not np.isnan(row).all() and (spread := float(np.nanstd(row))) > SMALLEST:
-                    spreads[track].append(spread)
-    return {track: float(np.mean(own)) for track, own in spreads.items()}
+def count_long(encoders: Sequence[RunEncoder], item: Item) -> None:
+    """Count the captions of a further item that are longer than an encoder reads."""
+    captions = _of_track(item.things, "caption")
+    for encoder in that_compare(encoders, item) if captions else ():
+        if "caption" in encoder.tracks:
+            counted = encoder.tracks["caption"].count_long(captions)
+            for name in ("texts", "longer"):
+                counted[name] += encoder.long_texts.get(name, 0)
+            encoder.long_texts = counted
 
 
 def shares_no_view(item: Item, tracks: Iterable[str] = TRACKS) -> bool:
     """Return whether no two candidates have a modality in common, such as image and caption."""
-    shown = Counter(track for track in tracks for c in item.candidates if getattr(c, track))
-    return max(shown.values(), default=0) < 2
+    return all(len(_of_track(item.candidates, track)) < 2 for track in tracks)
 
 
 def share_a_view(item: Item, encoders: Mapping[str, TextEncoder]) -> Item:
@@ -257,14 +211,11 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     return replace(settings, encoder=encoders, scoring=scoring)
 
 
-def encoder_attribute(name: str, attribute: str, default: Default) -> Default:
-    """Return an attribute of an encoder by its name, without opening it, see :class:`TextEncoder`;
-    the default if it has none, or the encoder is not installed."""
+def encoder_attribute(name: str, attribute: str, default: Any) -> Any:
+    """Return an attribute of an encoder by its name, without opening it, or the default."""
     family = name.partition(":")[0]
-    if family not in registry.names("encoder"):
-        return default
-    value: Default = getattr(registry.find("encoder", family).make, attribute, default)
-    return value
+    there = family in registry.names("encoder")
+    return getattr(registry.find("encoder", family).make, attribute, default) if there else default
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
@@ -273,11 +224,9 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
         return False
     reads = bool(settings.track or summary.without_caption)
     for name in settings.llms:
-        plugin, _ = registry.resolve("chat", name)
-        reads |= settings.looks and "key" in plugin.needs
+        reads |= settings.looks and "key" in registry.resolve("chat", name)[0].needs
     for name in settings.encoder:
-        plugin, _ = registry.resolve("encoder", name)
-        reads |= reads_images(plugin.make)
+        reads |= reads_images(registry.resolve("encoder", name)[0].make)
     return reads
 
 
@@ -286,14 +235,11 @@ def open_encoders(
     settings: Settings,
     encoders: Sequence[str | TextEncoder] | None = None,
     caption_encoder: TextEncoder | None = None,
-) -> RunEncoders:
+) -> list[RunEncoder]:
     """Open the encoders of a run for the tracks to rank by: images, captions or both.
 
     Args:
-        encoders: names and opened encoders in place of those of the settings.
-
-    Raises:
-        UserError: no candidate has the track, no encoder supports it, or a head does not fit.
+        encoders, caption_encoder: names and objects in place of those of the settings.
     """
     tracks = settings.track.split("+") if settings.track else summary.tracks
     for track in tracks:
@@ -316,7 +262,7 @@ def open_encoders(
             "Cosines of two encoders differ in scale: standardise them, or use one encoder.",
             "standardise",
         )
-    return RunEncoders(_with_heads(run_encoders, settings) if settings.head else run_encoders)
+    return _with_heads(run_encoders, settings) if settings.head else run_encoders
 
 
 def _open(encoder: str | TextEncoder, settings: Settings) -> CachedEncoder:
@@ -345,10 +291,7 @@ def _by_track(
     tracks: Sequence[str],
     settings: Settings,
 ) -> list[RunEncoder]:
-    """Return what encodes each track. Captions may have an encoder of their own.
-
-    Images that no encoder encodes are refused, or logged if captions can be ranked without them.
-    """
+    """Return what encodes each track; refuse images that nothing encodes if they are needed."""
     run_encoders, blind = [], []
     for encoder in encoders:
         by_track: dict[str, CachedEncoder] = {}
@@ -396,6 +339,6 @@ def _with_heads(run_encoders: Sequence[RunEncoder], settings: Settings) -> list[
         raise UserError(f"The head compares glosses, not the query '{settings.query}'.", "query")
     by_identity = {identity: head for (_, identity), head in zip(trained_on, heads, strict=True)}
     return [
-        replace(run, head=by_identity[next(iter(run.tracks.values())).identity])
+        RunEncoder(run.tracks, by_identity[next(iter(run.tracks.values())).identity])
         for run in run_encoders
     ]

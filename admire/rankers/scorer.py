@@ -15,6 +15,7 @@ from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
 
 Scores = npt.NDArray[np.float64]
+Unit = Standardise | Literal["noise alone"]
 
 RRF_K = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
@@ -50,33 +51,20 @@ def score(
     weights: Sequence[float],
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
+    *,
+    unit: Unit | None = None,
 ) -> Scores:
     """Return candidates' scores, shape (candidates,): the sum of all :func:`contributions`.
 
     With :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. A missing track adds nothing where 0 is the mean; a plain sum uses the mean
-    of the item's other candidates.
+    of the item's other candidates. In units of the encoder's noise alone, scores are comparable
+    between items: the lead of the first candidate then says how likely it is to be right.
     """
-    return _total(cosines, contributions(cosines, weights, scoring, noise))
-
-
-def leads(
-    cosines: Mapping[str, Scores],
-    weights: Sequence[float],
-    scoring: Scoring,
-    noise: Mapping[str, float] | None = None,
-) -> Scores:
-    """Return scores in units of the encoder's noise alone, shape (candidates,).
-
-    They are comparable between items, so that the lead of the first candidate says how likely it is
-    to be right; in units of the item's own deviation it says less.
-    """
-    return _total(cosines, contributions(cosines, weights, scoring, noise, unit="noise alone"))
-
-
-def _total(cosines: Mapping[str, Scores], terms: Mapping[str, Scores]) -> Scores:
-    nothing: Scores = np.zeros(next(iter(cosines.values())).shape[1])
-    return sum((added.sum(axis=0) for added in terms.values()), nothing)
+    total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
+    for added in contributions(cosines, weights, scoring, noise, unit=unit).values():
+        total = total + added.sum(axis=0)
+    return total
 
 
 NOISE = 0.25
@@ -90,7 +78,7 @@ def contributions(
     scoring: Scoring,
     noise: Mapping[str, float] | None = None,
     *,
-    unit: Standardise | Literal["noise alone"] | None = None,
+    unit: Unit | None = None,
 ) -> dict[str, Scores]:
     """Return what each query adds to the :func:`score` of each candidate, by track.
 
@@ -102,9 +90,8 @@ def contributions(
     Args:
         cosines: by track, shape (queries, candidates); NaN where a candidate lacks it.
         weights: one for each query.
-        noise: by track, the deviation of the encoder's cosines with unrelated candidates, see
-            :class:`admire.encoders.TextEncoder`. A track without one has the mean deviation of the
-            item's queries.
+        noise: by track, see :class:`admire.encoders.TextEncoder`. A track without one has the mean
+            deviation of the item's queries.
         unit: what cosines are divided by; None is the scoring's ``standardise``.
     """
     unit, terms = unit or scoring.standardise, dict[str, Scores]()
@@ -128,12 +115,7 @@ def contributions(
 def fuse_scores(
     scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
 ) -> Scores:
-    """Fuse scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
-
-    Args:
-        scores: of each ranker: an encoder, a chat model, a whole run.
-        weights: one for each ranker, at least 0, and not all 0; None for equal weights.
-    """
+    """Return the weighted mean of rankers' :func:`comparable` scores, shape (candidates,)."""
     points = np.array([comparable(points, method) for points in scores])
     fused: Scores = np.average(points, axis=0, weights=weights)
     return fused
@@ -142,11 +124,9 @@ def fuse_scores(
 def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     """Put one ranker's scores, shape (candidates,), on a scale that rankers share.
 
-    - ``scores``: with mean 0 and deviation 1 over the candidates; all 0 if they are equal;
-    - ``borda``: the number of candidates that rank lower, from 0 to candidates − 1;
-    - ``rrf``: 1 / (60 + rank), ranks from 1.
-
-    Equal candidates share the mean of their ranks; see :func:`rank_names`.
+    ``scores`` have mean 0 and deviation 1 over the candidates, or are all 0 if equal; ``borda`` is
+    the number of candidates that rank lower; ``rrf`` is 1 / (60 + rank), ranks from 1. Equal
+    candidates share the mean of their ranks; see :func:`rank_names`.
     """
     rounded = np.round(scores, 9)
     if method == "scores":
@@ -160,23 +140,17 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
 
 
 def compared(cosines: Mapping[str, Scores]) -> npt.NDArray[np.bool_]:
-    """Return which candidates have a track in common with another one, shape (candidates,).
-
-    The score of the others is the mean of what is missing, and says nothing.
-    """
+    """Return which candidates have a track in common with another one, shape (candidates,)."""
     there = [~np.isnan(values).any(axis=0) for values in cosines.values()]
     mask: npt.NDArray[np.bool_] = np.any([own & (own.sum() > 1) for own in there], axis=0)
     return mask
 
 
 def rank_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the names from the highest score to the lowest; ties are sorted by name.
+    """Return the names from the highest score to the lowest, and ``last`` after them.
 
-    Scores that differ by rounding alone count as equal, so that an order does not depend on the
-    machine that computed it.
-
-    Args:
-        last: those that come last, because nothing compared them.
+    Ties are sorted by name. Scores that differ by rounding alone count as equal, so that an order
+    does not depend on the machine that computed it.
     """
     keyed = sorted(
         (name in last, score, name) for name, score in zip(names, -np.round(scores, 9), strict=True)

@@ -35,6 +35,8 @@ from admire.data.items import Candidate, Context, Item
 from admire.llm.chat import IMAGE_SIDE
 from admire.senses.settings import SenseSettings
 
+CHAT = "Chat models and costs"
+
 
 @settings(frozen=True)
 class Scoring:
@@ -45,13 +47,9 @@ class Scoring:
 
         p · (I − contrast · L) + (1 − p) · C.
 
-    In Subtask B the similarity to the sequence, the mean of those to its pictures or captions, is
-    added. For a word in a phrase (V-WSD) the score is the mean over all texts, of which the phrase
-    is one.
-
-    Each term is a cosine less its mean over the item's candidates, divided by its deviation over
-    them, with the encoder's noise added in quadrature; see
-    :func:`admire.rankers.scorer.contributions`.
+    In Subtask B the mean similarity to the pictures or captions of the sequence is added. For a
+    word in a phrase (V-WSD) the score is the mean over all texts, the phrase included. How terms
+    are standardised: :func:`admire.rankers.scorer.contributions`.
 
     The defaults are those of :class:`admire.Settings`; :meth:`paper` is the UoR-NCL paper's.
     """
@@ -73,43 +71,35 @@ class Scoring:
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
-        """Return the UoR-NCL paper's scoring, or one that differs from it in some fields.
+        """Return the UoR-NCL paper's scoring (section 2.2), or one that differs in some fields.
 
-        The query is the gloss where the sense is idiomatic and the compound where it is literal,
-        and the cosines to image and caption are added (section 2.2).
+        The query is the gloss where the sense is idiomatic and the compound where it is literal.
         """
-        formula: dict[str, Any] = {
-            "contrast": 0.0,
-            "standardise": "no",
-            "texts": ("gloss", "compound"),
-        }
-        return cls(**formula | changes)
+        formula: dict[str, Any] = {"contrast": 0.0, "standardise": "no"}
+        return cls(**formula | {"texts": ("gloss", "compound")} | changes)
 
 
 @settings(frozen=True)
 class RankerSettings:
     """Which rankers order candidates, and what they compare by which models."""
 
-    rankers: Annotated[
-        tuple[str, ...], Option("Chat models and costs", "ranker", completes="ranker")
-    ] = ("embeddings",)
+    rankers: Annotated[tuple[str, ...], Option(CHAT, "ranker", completes="ranker")] = (
+        "embeddings",
+    )
     """Ranker of the candidates: vectors (embeddings), or a chat model that sees all of them
     (listwise), one (pointwise) or two (pairwise) at a time, or rates how probable the meaning is
     after each (likelihood). Repeat to fuse several by the mean of their standardised scores."""
-    shuffles: Annotated[Count, Option("Chat models and costs")] = 5
+    shuffles: Annotated[Count, Option(CHAT)] = 5
     """Number of candidate permutations for listwise ranking."""
-    image_side: Annotated[int, Field(ge=32), Option("Chat models and costs")] = IMAGE_SIDE
+    image_side: Annotated[int, Field(ge=32), Option(CHAT)] = IMAGE_SIDE
     """Longest side of an image for a chat model, in pixels."""
-    llms: Annotated[
-        tuple[str, ...],
-        Option("Chat models and costs", "llm", daily=True, completes="chat"),
-    ] = ("embedded",)
+    llms: Annotated[tuple[str, ...], Option(CHAT, "llm", daily=True, completes="chat")] = (
+        "embedded",
+    )
     """Chat model, such as openai:MODEL or gguf:PATH; or replies from recorded:FILE or run:FOLDER.
     Repeat for an ensemble."""
     encoder: Annotated[
-        tuple[str, ...],
-        SEVERAL,
-        Option("Models", daily=True, completes="encoder"),
+        tuple[str, ...], SEVERAL, Option("Models", daily=True, completes="encoder")
     ] = ("e5", "minilm")
     """Encoder of queries and candidates, such as openclip:MODEL/TAG or sbert:REPOSITORY, or the
     same with a local folder. Repeat for an ensemble: the mean of their scores."""
@@ -185,21 +175,17 @@ def compares_vectors(ranker: str) -> bool:
 class RequestOptions:
     """Options of requests to chat models. They do not belong to the settings of a run."""
 
-    parallel: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
+    parallel: Annotated[Count | None, Option(CHAT, in_file=False)] = None
     """Concurrent requests to a server (default: 8)."""
-    timeout: Annotated[Positive | None, Option("Chat models and costs", in_file=False)] = None
+    timeout: Annotated[Positive | None, Option(CHAT, in_file=False)] = None
     """Timeout for a whole answer of a server, in seconds (default: 60)."""
-    budget: Annotated[
-        Positive | None, Option("Chat models and costs", daily=True, in_file=False)
-    ] = None
+    budget: Annotated[Positive | None, Option(CHAT, daily=True, in_file=False)] = None
     """Spending limit in US dollars for uncached requests; requests in flight may exceed it."""
-    price: Annotated[tuple[Weight, ...] | None, Option("Chat models and costs", in_file=False)] = (
-        None
-    )
+    price: Annotated[tuple[Weight, ...] | None, Option(CHAT, in_file=False)] = None
     """Price of a server without a price list: IN,OUT, US dollars for a million tokens each."""
-    most_requests: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
+    most_requests: Annotated[Count | None, Option(CHAT, in_file=False)] = None
     """Limit of uncached requests; requests in flight may exceed it."""
-    fresh: Annotated[bool, Option("Chat models and costs", in_file=False)] = False
+    fresh: Annotated[bool, Option(CHAT, in_file=False)] = False
     """Ignore and overwrite cached replies. Omit to resume an interrupted run."""
 
     def __post_init__(self) -> None:
@@ -285,13 +271,13 @@ class SetSummary:
             if not value:
                 self.first_missing.setdefault(name, (self.items, item))
         for candidate in item.candidates:
-            shown = {track for track in TRACKS if getattr(candidate, track)}
+            present = {track for track in TRACKS if getattr(candidate, track)}
             self.candidates += 1
-            self.images += "image" in shown
-            self.captions += "caption" in shown
-            self.without_caption += shown == {"image"}
+            self.images += "image" in present
+            self.captions += "caption" in present
+            self.without_caption += present == {"image"}
             for tracks in ((), ("image",), ("caption",), TRACKS):
-                if shown.isdisjoint(tracks):
+                if present.isdisjoint(tracks):
                     self.without_content.setdefault(tracks, (item.compound, candidate))
 
     @property

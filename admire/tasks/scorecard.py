@@ -195,7 +195,6 @@ def _reliability(
 ) -> dict[str, Any] | None:
     """Return the reliability of a run's senses; log why it is unknown."""
     from admire.metrics.figures import decided_items, risk_curve, sense_summary, summarise_sure
-    from admire.pipeline.scoring import abstained_below
 
     if not record or "mrr" in scored:  # V-WSD has no senses
         return None
@@ -204,7 +203,7 @@ def _reliability(
         return None
     senses: dict[str, Any] = {"figures": sense_summary(scored, seed=seed)}
     senses["curve"] = risk_curve(scored)
-    if (below := abstained_below(record)) is not None:
+    if (below := record.get("settings", {}).get("abstain_below")) is not None:
         without, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
         senses["unsure"] = {"below": below, "items": unsure, "without": without}
     return senses

@@ -59,14 +59,14 @@ def show_run(
         data: the ranked data, for the page.
     """
     from admire.metrics.figures import summarise, tied_figures
-    from admire.pipeline.scoring import abstained_below, summarise_run, warn_if_runs_leaked
+    from admire.pipeline.scoring import summarise_run, warn_if_runs_leaked
 
     summary = summarise_run(out, SHOWN)
     record, scored, senses = summary.record, summary.scored, summary.senses
     count = 0 if scored is None else len(scored)
     if senses is not None and len(senses) <= count:
         senses = None  # the scored items include them
-    below, written = abstained_below(record), [*submissions]
+    below, written = record.get("settings", {}).get("abstain_below"), [*submissions]
     if report:  # before anything is printed to a pipe, whose reader may be gone
         from admire.apps.report import write_report
 

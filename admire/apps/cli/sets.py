@@ -74,7 +74,7 @@ def check(
     from admire.data.rows import RowReader
     from admire.data.sources import data_files
     from admire.encoders import open_encoder
-    from admire.rankers import RunEncoder, RunEncoders
+    from admire.rankers.run_encoders import RunEncoder, count_long
 
     encoders = []
     with suppress(UserError) if "encoder" not in (options or {}) else nullcontext():
@@ -91,9 +91,9 @@ def check(
     counts, links = counted.counts, list(counted.links)
     faults = [fault._asdict() for fault in found]
     captioned = files.read(data, RowReader(skip=lambda fault: None)) if encoders else ()
-    reading = RunEncoders(encoders)
-    reading.count_long(captioned)
-    long_texts = reading.long_texts
+    for item in captioned:
+        count_long(encoders, item)
+    long_texts = [encoder.long_texts for encoder in encoders if encoder.long_texts]
     if json:
         shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
         print_json(shown)
