@@ -259,6 +259,8 @@ class Seq2Seq(LazyModel):
     ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
     """
 
+    _shares = False
+
     def __init__(self, source: str):
         super().__init__(source, Placement())
         self._source = resolve_source(source)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,7 @@ class TextEncoder(Identified, Protocol):
 
     Attributes:
         name: what the user calls it; by default that of the class.
-        identity: everything that a vector depends on: model, revision and settings; by default the
-            name.
+        identity: model, revision and settings, all that a vector depends on; by default the name.
         batch: the best number of texts or images per call.
 
     An encoder may have ``languages``: the base languages of the texts that it knows, such as
@@ -55,7 +53,6 @@ class TextEncoder(Identified, Protocol):
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """Encode texts as vectors of unit length, shape (texts, width).
 
-        Some encoders treat queries and documents differently; ``role`` is that of the texts.
         A text beyond the encoder's limit is cut at its end.
         """
         ...
@@ -75,8 +72,7 @@ class ImageEncoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A text with a prompt before it, or words in it to be encoded in context.
 
     Attributes:

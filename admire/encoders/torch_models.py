@@ -52,13 +52,13 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use.
 
-    Derived families have a source and a revision: a repository on the hub, or a folder in their
-    library's format. They raise a UserError if the model does not exist, its files do not match, or
-    the hub cannot be reached.
+    All models of one identity and placement share them. Derived families have a source and a
+    revision: a repository on the hub, or a folder in their library's format. They raise a UserError
+    if the model does not exist, its files do not match, or the hub cannot be reached.
     """
 
     identity: str
-    _shares = False
+    _shares = True
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -79,10 +79,6 @@ class LazyModel(ABC):
                 self._parts = LOADED.get(key, self._try) if self._shares else self._try()
             return self._parts
 
-    def share(self) -> None:
-        """Share the weights with all models of the same identity and placement that do so."""
-        self._shares = True
-
     def claim(self) -> None:
         """Stop sharing the weights, because they will be changed."""
         with self._loading:
@@ -101,8 +97,7 @@ class LazyModel(ABC):
 def register_family(name: str, **facts: Any) -> Callable[[Model], Model]:
     """Register a family of encoders that come from a folder or the hub, with the extra ``clip``."""
     facts |= {"needs": ("clip", "hub"), "packages": ("open_clip",)}
-    facts |= {"size": "the model's", "licence": "the model's"}
-    return register("encoder", name, **facts)
+    return register("encoder", name, size="the model's", licence="the model's", **facts)
 
 
 def encode(tower: Callable[..., Any], *inputs: Any) -> Vectors:
