@@ -18,7 +18,6 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +256,8 @@ def main(data: Path, *, evaluate: bool) -> None:
     detector = train_detector(items, encoders, SETTINGS, expressions=expressions)
     other = {OTHER_LANGUAGES: measure(detector, encoders, *others)}
     card = detector.card | {"sources": what_each_gave(sources, expressions)} | other
-    detector = replace(detector, card=card, identity="")
-    detector.save(BUILT_IN)
-    print(summarise_card(detector.card))
+    detector._replace(card=card).save(BUILT_IN)
+    print(summarise_card(card))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ class E5Encoder(_Encoder):
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         prefix = "query: " if role == "query" else "passage: "
-        model, session = _NETWORK.get(self.identity, open_network)
+        model, session = _NETWORK.get(self.network, open_network)
 
         def read(text: str) -> Vectors:
             states = model.states(model.tokens(prefix + text))
@@ -116,8 +116,8 @@ REACH = 400
 class E5StateEncoder(_Encoder):
     """The mean state after layer 8 of 12 at a text's tokens, or at those of words in it.
 
-    It has 384 numbers. :mod:`admire.embedded.light_detector` uses it beside the chat model's
-    states, because e5 learned about 100 languages alike. Roles make no difference.
+    It has 384 numbers. The light detector uses it beside the chat model's states, because e5
+    learned about 100 languages alike.
     """
 
     name, network = "e5-state", f"e5-state:{LAYERS}"
@@ -127,7 +127,7 @@ class E5StateEncoder(_Encoder):
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`. Spans should begin and end with words."""
-        model, session = _NETWORK.get(self.identity, partial(open_network, LAYERS))
+        model, session = _NETWORK.get(self.network, partial(open_network, LAYERS))
 
         def read(query: Query) -> Vectors:
             prompt = "query: " if query.prompt is None else query.prompt

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 def open_session(
     model: bytes, folder: Path | None = None, threads: int | None = None
 ) -> onnxruntime.InferenceSession:
-    """Open a network on the processor. onnxruntime then sends nothing to Microsoft.
+    """Open a network, the content of an ONNX file, on the processor; it sends nothing to Microsoft.
 
     Args:
-        model: the content of an ONNX file.
-        folder: where the files lie that its constants are in.
+        folder: of the files that contain its constants.
         threads: how many compute one input; None is one for each core.
     """
     # From 1.29 on it reports its use, unless this is set before it is imported.
@@ -87,10 +86,9 @@ class OnnxGraph:
         inputs: Mapping[str, tuple[int, Sequence[int | str]]],
         output: tuple[str, Sequence[int | str]],
     ) -> bytes:
-        """Return the network as an ONNX model.
+        """Return the network as an ONNX model; the output is the last operator's result.
 
-        Inputs have a type and a shape by name; the last operator's result, of floats, gets the
-        output's name and shape.
+        Inputs have a type and a shape by name, the output a name and a shape.
         """
         name, shape = output
         self._nodes.append(helper.make_node("Identity", self._nodes[-1].output[:1], [name]))

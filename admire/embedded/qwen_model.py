@@ -182,22 +182,18 @@ class QwenModel:
     # ---------------------------------------------------------------------------------- network
 
     def graph(self, weights: str) -> bytes:
-        """Return the network as an ONNX model.
+        """Return the network as an ONNX model, with its ``weights`` in the file of that name.
 
         Its input is that of :meth:`inputs`. Its output has the states after the last layer, with
         the norm that the whole model has after its own last layer, (1, tokens, width). Weights and
         activations are bytes, with a scale for each output and each token.
-
-        Args:
-            weights: the name of the file of :meth:`write_weights`.
         """
         graph = OnnxGraph()
         constant, add = graph.constant, graph.add
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
 
         def vector(name: str) -> str:
-            tensor = self._tensors[name]
-            return constant(name, tensor.data)
+            return constant(name, self._tensors[name].data)
 
         def norm(states: str, name: str) -> str:
             weight = vector(f"{name}.weight")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Projection:
 
     head: Head
     card: dict[str, Any]
-    history: tuple[Epoch, ...] = field(default=())
+    history: tuple[Epoch, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -100,6 +100,6 @@ def load_projection(folder: Path) -> Projection:
             card["encoder"][name].strip()
         Card.model_validate(card)
     except Exception as error:  # a damaged file makes the readers raise nearly anything
-        damaged = f"{folder}: the head cannot be read ({error}). Train it again."
-        raise UserError(damaged, "head") from None
+        message = f"{folder}: the head cannot be read ({error}). Train it again."
+        raise UserError(message, "head") from None
     return Projection(head, card, history)

@@ -36,10 +36,7 @@ def prepare_spans(
     """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
     A token that is partly in a span belongs to it; a ValueError names one beyond the model's limit.
-
-    Args:
-        spans: where each begins and ends, in characters.
-        rows: in which text each span is; None for one span per text.
+    ``rows`` are the texts of the spans; None for one span per text.
     """
     import torch
 
@@ -177,10 +174,7 @@ class SentenceEncoder(LazyModel):
         self.batch = 8 if self.accepts_images else 32  # decoded images wait for their batch
 
     def _reads_images(self, type: str, path: str, **_: object) -> bool:
-        """Return whether an input module (a row of ``modules.json``) encodes images.
-
-        This is ``model.supports("image")``, without loading the model.
-        """
+        """Return ``model.supports("image")`` by a row of ``modules.json``, without loading it."""
         kind = type.rpartition(".")[2]
         if kind == "Router":
             router = _json(self._file(path, "router_config.json"))

@@ -41,9 +41,8 @@ class Placement:
         available = [*compress(("cuda", "mps", "cpu"), present)]
         device = available[0] if self.device == "auto" else self.device
         if device not in available:
-            raise UserError(
-                f"torch has no device '{device}' on this machine. Use cpu or auto.", "device"
-            )
+            missing = f"torch has no device '{device}' on this machine. Use cpu or auto."
+            raise UserError(missing, "device")
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
         return torch.device(device), getattr(torch, self.precision)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -52,14 +53,8 @@ Figures = dict[str, float]
 """Figures of a model on the validation data by name; the first decides which epoch is the best."""
 
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
-"""How rows are put into batches.
-
-- ``random``: at random.
-- ``like lengths``: rows of similar length together, so that little is padded; the batches come in
-  random order.
-- ``no duplicates``: no text twice in a batch, for losses that use other rows' texts as negatives.
-- ``neighbours``: in the order in which the rows are given.
-"""
+"""How rows are put into batches; ``no duplicates`` is for losses that use other rows' texts as
+negatives."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +66,7 @@ class TrainingSet:
 
     Attributes:
         rows: one mapping for each sample, with its texts in columns.
-        loss: takes the features of each text column, as losses of sentence-transformers do. A
-            checkpoint does not hold weights of its own.
+        loss: as in sentence-transformers. A checkpoint does not hold weights of its own.
         batches: which rows share a batch.
         collate: makes features of rows. None leaves that to sentence-transformers.
     """
@@ -157,6 +151,9 @@ def fine_tune(
             disable_tqdm=True,
             report_to="none",
         )
+        collator: Any = data.collate and partial(data.collate)
+        if collator:
+            collator.valid_label_columns = ("label",)  # the trainer reads it
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
             trainer = _Trainer(
@@ -165,7 +162,7 @@ def fine_tune(
                 train_dataset=datasets.get("") or DatasetDict(datasets),
                 loss=data.loss,
                 evaluator=_Figures(validate, settings.keep),
-                data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
+                data_collator=collator,
                 callbacks=[EarlyStoppingCallback(patience), _Report(list(before))],
             )
             trainer.remove_callback(PrinterCallback)
@@ -181,11 +178,10 @@ def fine_tune(
                 if finish:
                     finish(part, kept)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        first, *_ = before
+        first = next(iter(before))
         if kept[first] <= before[first]:
-            log.warning(
-                "The kept epoch does not improve on the initial model (%.4f).", before[first]
-            )
+            message = "The kept epoch does not improve on the initial model (%.4f)."
+            log.warning(message, before[first])
         return [before, *history]
 
 
@@ -283,17 +279,6 @@ class _Figures(BaseEvaluator):
         if self._keep != "best":
             rank = epoch if self._keep == "last" else -abs(epoch - int(self._keep))
         return figures | {RANK: rank}
-
-
-@dataclass
-class _Collator:
-    """A collator with the attribute that the trainer reads."""
-
-    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]
-    valid_label_columns = ("label",)
-
-    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-        return self.collate(rows)
 
 
 class _Report(TrainerCallback):

@@ -27,7 +27,7 @@ def score_items(
 ) -> pd.DataFrame:
     """Return the figures of each item that has gold, a row an item, in the gold's order.
 
-    If some items have none, a message says how many have; these need no prediction.
+    Items without gold need no prediction; a message says how many have gold.
 
     Predictions are joined to items by compound and sentence. A submission without sentences is
     joined by compound, if no compound has several sentences. Rows with the same compound and
@@ -149,9 +149,7 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
 def score_item(
     item: Item, prediction: Prediction, name: str, number: int, figures: Mapping[str, Figure]
 ) -> dict[str, Any]:
-    """Return an item's sense, its figures if it has gold, and its predicted sense.
-
-    See :func:`score_items`.
+    """Return an item's columns of :func:`score_items`, without its texts.
 
     Args:
         number: of the item, for messages.

@@ -234,6 +234,7 @@ class Hub:
         *,
         revision: str | None = None,
         local_files_only: bool = False,
+        **_: str,
     ) -> str:
         """Stands for huggingface_hub.hf_hub_download."""
         if local_files_only:
