@@ -94,8 +94,7 @@ class E5Encoder(_Encoder):
 
         def read(text: str) -> Vectors:
             states = model.states(model.tokens(prefix + text))
-            vector: Vectors = session.run(None, {"states": states})[0]
-            return vector
+            return np.asarray(session.run(None, {"states": states})[0])
 
         # One text per core: batches are not faster, and a vector depends on its text only.
         return np.concatenate([*prefetch(read, texts, 2 * cores())])
@@ -138,7 +137,6 @@ class E5StateEncoder(_Encoder):
             states = session.run(None, {"states": model.states(tokens)})[0][0]
             # Words have tokens of their own, so those before the span are the same without it.
             at = min(len(model.tokens(before.rstrip())) - 1 if before else 1, len(tokens) - 2)
-            mean: Vectors = states[at : max(at + 1, len(model.tokens(text)) - 1)].mean(axis=0)
-            return mean
+            return np.asarray(states[at : max(at + 1, len(model.tokens(text)) - 1)].mean(axis=0))
 
         return np.stack([*prefetch(read, queries, 2 * cores())])

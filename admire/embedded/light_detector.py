@@ -24,10 +24,16 @@ from admire.core.schema import STRICT
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
-from admire.encoders import Query, QueryEncoder, open_context_encoder
+from admire.encoders import Query, QueryEncoder, open_encoder
 from admire.metrics.leakage import Card
 from admire.prompts import Prompts
-from admire.senses.detector import Use, describe_untrained, expected_accuracy, trained_languages
+from admire.senses.detector import (
+    Setting,
+    Use,
+    describe_untrained,
+    expected_accuracy,
+    trained_languages,
+)
 from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
@@ -62,6 +68,7 @@ class LightDetector(NamedTuple):
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
         digest: SHA-256 of the file that it was read from.
+        columns, setting: see :class:`admire.senses.Detector`.
     """
 
     encoders: tuple[Reader, ...]
@@ -70,9 +77,8 @@ class LightDetector(NamedTuple):
     neutral: bool
     card: dict[str, Any]
     digest: str = ""
-
-    columns = ()
-    setting = None
+    columns: tuple[str, ...] = ()
+    setting: Setting | None = None
 
     @property
     def identity(self) -> str:
@@ -87,9 +93,9 @@ class LightDetector(NamedTuple):
         """
         if not uses:
             return []
-        opened = encoders or [open_context_encoder(reader.name) for reader in self.encoders]
-        trained = " + ".join(reader.identity for reader in self.encoders)
-        identities = " + ".join(encoder.identity for encoder in opened)
+        opened: Sequence[QueryEncoder] = encoders or [open_encoder(e.name) for e in self.encoders]
+        trained = " + ".join([reader.identity for reader in self.encoders])
+        identities = " + ".join([encoder.identity for encoder in opened])
         if identities != trained:
             raise UserError(
                 f"The detector was trained on '{trained}', not on '{identities}'. Train it again.",
@@ -100,8 +106,8 @@ class LightDetector(NamedTuple):
         # The last bits of one product for all contexts would depend on their number.
         products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
         trained_on = trained_languages(self)
-        used = {base_language(item.language) for item in items}
-        if trained_on and (new := sorted(used - {*trained_on})):
+        languages = {*map(base_language, [item.language for item in items])}
+        if trained_on and (new := sorted(languages - {*trained_on})):
             warning = f"{describe_untrained(new, trained_on)}: {expected_accuracy(self)}."
             log_once(logging.WARNING, f"{warning} {BETTER}")
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
@@ -158,7 +164,7 @@ def read_contexts(
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    order = [*map(dict(zip(neutral_items, count(), strict=False)).get, keys)]
+    order = [*map(dict(zip(neutral_items, count(), strict=False)).__getitem__, keys)]
     subtracted = []
     for place in places:
         own, *groups = np.split(place, ends)

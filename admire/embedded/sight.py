@@ -104,8 +104,7 @@ class SightEncoder(E5Encoder):
         from admire.embedded.onnx_session import open_session
 
         session = _NETWORK.get(self.identity, lambda: open_session(MODEL.read_bytes()))
-        probabilities: Vectors = session.run(["probabilities"], {"pixels": views})[0]
-        return probabilities
+        return np.asarray(session.run(["probabilities"], {"pixels": views})[0])
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; shape (images, 384)."""
@@ -127,8 +126,7 @@ class SightEncoder(E5Encoder):
     def _label_vectors(self) -> Vectors:
         """The labels' vectors, shape (1000, 384); recomputed (half a minute) for another e5."""
         if json.loads(LABELS.read_bytes())["encoder"] == self._e5:
-            shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
-            return shipped
+            return np.asarray(np.load(VECTORS, allow_pickle=False), np.float32)
         from admire.encoders.cached import CachedEncoder
 
         return CachedEncoder(E5Encoder()).encode_texts(self.labels, role="document")
@@ -140,16 +138,14 @@ def conse(
     likeliest: int = LIKELIEST,
     temperature: float = TEMPERATURE,
 ) -> Vectors:
-    """Combine label vectors convexly for each picture, at unit length, shape (pictures, width).
+    """Combine label vectors (labels, width) for each picture, at unit length, (pictures, width).
 
     Args:
         probabilities: shape (pictures, labels).
-        label_vectors: shape (labels, width).
         likeliest: how many labels count, ConSE's T.
         temperature: a probability p counts as p to the power of 1 / temperature; 1 is ConSE's.
     """
     best = np.argsort(-probabilities, axis=1, kind="stable")[:, :likeliest]
     weights = np.take_along_axis(probabilities, best, axis=1) ** (1 / temperature)
     mixed = np.einsum("pk,pkw->pw", weights, label_vectors[best])
-    unit: Vectors = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
-    return unit
+    return np.asarray(mixed / np.linalg.norm(mixed, axis=1, keepdims=True), np.float32)

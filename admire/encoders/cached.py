@@ -78,7 +78,10 @@ class CachedEncoder:
 
     def text_windows(self, texts: Sequence[str], *, role: Role) -> Windows:
         """Encode texts window by window."""
-        rows = [*map(self._divided, texts)]
+        rows: list[list[str]] = []
+        for text in texts:
+            parts = self._windows(text) if self.long_texts == "parts" else []
+            rows.append([text[part].strip() for part in parts] or [text])
         windows = list(chain.from_iterable(rows))
         keys = [*map(partial(self._key, role), map(str.encode, windows))]
         encode = partial(self.encoder.encode_texts, role=role)
@@ -105,20 +108,12 @@ class CachedEncoder:
                 row = [query._replace(text=text[part], span=span)]
             rows.append(row)
         windows = list(chain.from_iterable(rows))
-        keys = [self._key("asked", repr(tuple(window)).encode()) for window in windows]
-        vectors = self._through_cache(
-            windows,
-            keys,
-            self.encoder.encode_queries,
-            "queries",
-            length=lambda query: len(query.text),
+        contents = map(str.encode, map(repr, map(tuple, windows)))
+        keys = [*map(partial(self._key, "asked"), contents)]
+        encode, length = self.encoder.encode_queries, lambda query: len(query.text)
+        return Windows.of(
+            self._through_cache(windows, keys, encode, "queries", length=length), map(len, rows)
         )
-        return Windows.of(vectors, map(len, rows))
-
-    def _divided(self, text: str) -> list[str]:
-        """Return the parts of a text that are encoded; itself if it is encoded whole."""
-        parts = self._windows(text) if self.long_texts == "parts" else []
-        return [text[part].strip() for part in parts] or [text]
 
     def _windows(self, text: str, prompt: str = "") -> list[slice]:
         """Return the windows of a text that is longer than the encoder reads; none if it is not.
@@ -195,14 +190,16 @@ class CachedEncoder:
         vectors: dict[str, Any] = {key: _undamaged(self._cache.get(key)) for key in keys}
         if len(set(map(len, filter(None, vectors.values())))) > 1:
             vectors = dict.fromkeys(vectors)
-        uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
-        missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
+        pairs = zip(keys, inputs, strict=True)
+        uncached = {key: content for key, content in pairs if vectors[key] is None}
+        missing = dict(sorted(uncached.items(), key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
         message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
         prepared = zip(missing, prepare(missing.values()), strict=True)
-        pairs = iter(show_progress(prepared, message, len(missing)))
-        while part := dict(islice(pairs, self.batch)):
-            unit = self._encode(encode, [*part.values()], [missing[key] for key in part], kind)
+        waiting = iter(show_progress(prepared, message, len(missing)))
+        while part := dict(islice(waiting, self.batch)):
+            inputs_of_part = [*map(missing.__getitem__, part)]
+            unit = self._encode(encode, [*part.values()], inputs_of_part, kind)
             new = {key: vector.tobytes() for key, vector in zip(part, unit, strict=True)}
             self._cache.put_all(new, self.name)
             vectors |= new
@@ -211,7 +208,7 @@ class CachedEncoder:
             return np.zeros((0, 0), dtype="<f4")
         if len(set(map(len, vectors.values()))) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
-        return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
+        return np.stack([*map(partial(np.frombuffer, dtype="<f4"), map(vectors.get, keys))])
 
     def _encode(
         self,

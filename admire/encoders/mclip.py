@@ -124,8 +124,7 @@ class MClipEncoder(LazyModel):
 
     @property
     def max_tokens(self) -> int:
-        limit: int = self._loaded[2]
-        return limit
+        return int(self._loaded[2])
 
     def count_tokens(self, text: str) -> int:
         return len(self._loaded[1](text, verbose=False).input_ids)

@@ -76,8 +76,7 @@ class Projection:
         """Project vectors of shape (n, width) to unit vectors of shape (n, output)."""
         self.head.eval()
         with torch.inference_mode():
-            projected: Vectors = self.head(torch.from_numpy(np.ascontiguousarray(vectors))).numpy()
-        return projected
+            return np.asarray(self.head(torch.from_numpy(np.ascontiguousarray(vectors))))
 
     def save(self, folder: Path) -> None:
         """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole."""

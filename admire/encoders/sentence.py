@@ -251,15 +251,13 @@ class SentenceEncoder(LazyModel):
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        vectors: Vectors = encode(list(texts), **ENCODING)
-        return vectors.astype("float32")
+        return np.asarray(encode(list(texts), **ENCODING), "float32")
 
     def prepare_image(self, path: Path) -> Image:
         return read_image(path)  # the model's own processor does the rest
 
     def encode_prepared(self, images: Sequence[Image]) -> Vectors:
-        vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
-        return vectors.astype("float32")
+        return np.asarray(self.model.encode_document(list(images), **ENCODING), "float32")
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`; spans beyond the limit are refused."""
@@ -296,8 +294,7 @@ class SentenceEncoder(LazyModel):
         with torch.inference_mode():
             features = batch_to_device(features, device)
             states = span_states(self.model, features, mask.to(device), rows)
-        unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
-        return unit
+        return np.asarray(torch.nn.functional.normalize(states, dim=-1).float().cpu())
 
 
 def query_prompt(model: SentenceTransformer) -> str:

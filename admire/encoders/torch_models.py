@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from admire.core.cache import Opened
 from admire.core.choices import Device, Precision
 from admire.core.errors import UserError
@@ -104,5 +106,4 @@ def encode(tower: Callable[..., Any], *inputs: Any) -> Vectors:
     import torch
 
     with torch.inference_mode():
-        vectors: Vectors = tower(*inputs).float().cpu().numpy()
-    return vectors
+        return np.asarray(tower(*inputs).float().cpu())

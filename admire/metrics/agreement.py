@@ -26,9 +26,7 @@ def shared_items(tables: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
     Items are told apart by their compound and sentence; repetitions are paired in their order.
     """
     numbered = [
-        table.assign(repetition=table.groupby(KEYS).cumcount())
-        .set_index([*KEYS, "repetition"], drop=False)
-        .drop(columns="repetition")
+        table.set_index([table["compound"], table["sentence"], table.groupby(KEYS).cumcount()])
         for table in tables
     ]
     shared = numbered[0].index

@@ -29,7 +29,7 @@ def top1(order: Sequence[str], item: Item) -> float | None:
 
     1.0 or 0.0 of an item; in V-WSD it is hit@1.
     """
-    return None if _is_sequence(item) else float(order[0] == item.best)
+    return None if _expected(item) is None else float(order[0] == item.best)
 
 
 @register(
@@ -45,7 +45,7 @@ def dcg(order: Sequence[str], item: Item) -> float | None:
     3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
     first and second expected candidates.
     """
-    if not (expected := _whole_order(item)):
+    if not (expected := _expected(item)):
         return None
     first, second = order.index(expected[0]), order.index(expected[1])
     return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
@@ -70,7 +70,7 @@ def corr_official(order: Sequence[str], item: Item) -> float | None:
     The scorer gives Spearman the file *names* in expected and in predicted order, so it correlates
     their alphabetical ranks place by place, and depends on how the files are called.
     """
-    if not (expected := _whole_order(item)):
+    if not (expected := _expected(item)):
         return None
     rank = sorted(expected).index
     return _spearman([*map(rank, expected)], [*map(rank, order)])
@@ -79,7 +79,7 @@ def corr_official(order: Sequence[str], item: Item) -> float | None:
 @register("metric", "corr_rank")
 def corr_rank(order: Sequence[str], item: Item) -> float | None:
     """Spearman's correlation of the predicted order with the gold order, from −1 to 1."""
-    if not (expected := _whole_order(item)):
+    if not (expected := _expected(item)):
         return None
     return _spearman(range(len(expected)), [*map(order.index, expected)])
 
@@ -103,7 +103,7 @@ def item_accuracy(order: Sequence[str], item: Item) -> float | None:
 
     1.0 or 0.0 of an item of Subtask B, by its first candidate.
     """
-    return float(order[0] == item.expected_item) if _is_sequence(item) else None
+    return float(order[0] == item.expected_item) if _expected(item) is None else None
 
 
 @register("metric", "sense_accuracy", heading="sense accuracy", share=True)
@@ -112,7 +112,7 @@ def sense_accuracy(order: Sequence[str], item: Item, sense: SenseLabel | None) -
 
     1.0 or 0.0 of an item of Subtask B.
     """
-    return float(sense == item.sentence_type) if _is_sequence(item) else None
+    return float(sense == item.sentence_type) if _expected(item) is None else None
 
 
 Figure = Callable[[Sequence[str], Item, SenseLabel | None, str], float | None]
@@ -153,15 +153,12 @@ def is_share(name: str) -> bool:
     return name == "accuracy" or (name in names("metric") and find("metric", name).share)
 
 
-def _is_sequence(item: Item) -> bool:
-    """Return whether the gold is that of Subtask B."""
-    return item.has_sense and item.expected_item is not None
-
-
-def _whole_order(item: Item) -> Sequence[str]:
-    """Return the expected order of Subtask A; empty if it is another task's or only the best."""
+def _expected(item: Item) -> Sequence[str] | None:
+    """Return Subtask A's expected order; none of V-WSD or of the best alone; None of Subtask B."""
+    if item.expected_item is not None:
+        return None if item.has_sense else ()
     order = item.expected_order or ()
-    return order if item.expected_item is None and len(order) > 1 else ()
+    return order if len(order) > 1 else ()
 
 
 def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
