@@ -159,11 +159,9 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
             words = text.casefold().split()
-            if not words:
-                empty += 1
-            elif words == caption.casefold().split():
-                same += 1
-            else:
+            empty += not words
+            same += words == caption.casefold().split()
+            if words and words != caption.casefold().split():
                 rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
     if same or empty:
         log.info("Rewritten captions left out: %d the same as the caption, %d empty.", same, empty)

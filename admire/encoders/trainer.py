@@ -92,18 +92,14 @@ def fine_tune(
 
     After each epoch a checkpoint is written beside ``out``, so that the same call continues where
     an earlier one was killed. The checkpoints are deleted when the model is saved, or at the next
-    call with other rows or settings.
+    call with other rows or settings. Returns the figures before training and after each epoch.
 
     Args:
         validate: returns the figures of the model as it is; higher is better.
-        of: what else the result depends on, such as the base model and the loss's settings. Only
-            checkpoints of the same are continued from.
+        of: what else the result depends on, such as the base model and the loss's settings.
         learning_rates: by regular expressions of weights' names. These weights do not decay.
         finish: called with the folder of the saved model and the kept epoch's figures, before the
             folder gets the name ``out``.
-
-    Returns:
-        The figures before training and after each epoch.
 
     Raises:
         UserError: there is nothing to train on, or ``out`` cannot be written.
@@ -207,13 +203,11 @@ def _disk_errors(out: Path) -> Iterator[None]:
 
 
 class _Trainer(SentenceTransformerTrainer):
-    """The trainer, without weight decay where weights have a learning rate of their own.
-
-    Of the vectors of tokens only the added ones get gradients, and decay would move the others.
-    """
+    """The trainer, without weight decay where weights have a learning rate of their own."""
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         optimizer = super().create_optimizer(model)
+        # Of the tokens' vectors only the added ones get gradients; decay would move the others.
         for group in optimizer.param_groups[2:]:  # before them those that decay, and the others
             group["weight_decay"] = 0.0
         return optimizer
@@ -234,9 +228,7 @@ class _LikeLengths(_Neighbours):
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(dataset, batch_size, drop_last, **options)
-        self._lengths = [
-            sum(len(text) for text in row.values() if isinstance(text, str)) for row in dataset
-        ]
+        self._lengths = [sum(len(t) for t in row.values() if isinstance(t, str)) for row in dataset]
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng((self.seed, self.epoch))

@@ -27,12 +27,9 @@ def score_items(
 ) -> pd.DataFrame:
     """Return the figures of each item that has gold, a row an item, in the gold's order.
 
-    Items without gold need no prediction; a message says how many have gold.
-
-    Predictions are joined to items by compound and sentence. A submission without sentences is
-    joined by compound, if no compound has several sentences. Rows with the same compound and
-    sentence are joined in their order, those of a run within each language. A submission
-    to V-WSD is joined row by row.
+    Predictions are joined to items by compound and sentence; without sentences by compound, if none
+    has several. Rows with the same compound and sentence are joined in their order, those of a run
+    within each language. A submission to V-WSD is joined row by row.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
     ``corr_rank``. An item whose ``expected_order`` names only the best candidate, as people's

@@ -96,7 +96,7 @@ def boards(
 ) -> tuple[list[Board], list[str]]:
     """Return the boards of a set in a track, or in every track for None, and notes on them.
 
-    Where nothing was published in the track, they are those of ``image+caption``.
+    If nothing was published in the track, they are those of ``image+caption``.
     """
     check_setting("published", name, PublishedSet)
     data = _data()
@@ -178,7 +178,7 @@ def subtask_of(gold: Sequence[Item]) -> Subtask:
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:
-    """Return the places of :func:`our_figures` among the :func:`published_systems` that have one.
+    """Return our places among the published systems that have one.
 
     Of two equal figures the board's other figure decides; without it, places are shared.
     """
