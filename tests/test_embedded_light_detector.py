@@ -129,12 +129,6 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     assert "The image shows" not in contexts[3]
 
 
-def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = light()._replace(encoders=(Reader(name="marked", identity="marked:0"),))
-    with pytest.raises(UserError, match=r"'marked:0'.*'marked:1'"):
-        detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
-
-
 RIGHT = {"encoders": [{"name": "e", "identity": "e"}], "weights": [[1.0]], "biases": [0.0]}
 RIGHT |= {"neutral": True}
 

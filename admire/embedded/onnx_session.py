@@ -64,14 +64,13 @@ class OnnxGraph:
 
     def constant_in_file(
         self, name: str, kind: int, shape: Sequence[int], file: str, at: int
-    ) -> str:
+    ) -> None:
         """Add a constant of a ``TensorProto`` type that is in a file, from the byte ``at`` on."""
         tensor = TensorProto(name=name, data_type=kind, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
-        for key, value in {"location": file, "offset": at}.items():
-            tensor.external_data.add(key=key, value=str(value))
+        tensor.external_data.add(key="location", value=file)
+        tensor.external_data.add(key="offset", value=str(at))
         self._constants.append(tensor)
-        return name
 
     def add(
         self, operator: str, *inputs: str, domain: str = "", outputs: int = 1, **how: Any

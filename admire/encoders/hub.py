@@ -53,9 +53,8 @@ def resolve_source(source: str, *names: str, revision: str | None = None) -> Sou
     """
     if folder := local_folder(source):
         return Source(str(folder), None, folder_digest(folder), folder)
-    parts = hub_file(source, *(names or ("config.json",)), revision=revision).parts
-    *_, snapshots = (k for k, part in enumerate(parts) if part == "snapshots")
-    commit = parts[snapshots + 1]
+    path = hub_file(source, *(names or ("config.json",)), revision=revision).as_posix()
+    commit = path.rpartition("/snapshots/")[2].partition("/")[0]
     return Source(source, commit, f"{source}@{commit}")
 
 
@@ -137,8 +136,7 @@ def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
 
 def folder_digest(folder: Path) -> str:
     """Compute a digest of the names and contents of a model's files, without admire's marker."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    paths = sorted(path for path in files if path != folder / MARKER)
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MARKER)
     stats = [path.stat() for path in paths]
     return _digest(folder, tuple(paths), tuple((s.st_size, s.st_mtime_ns) for s in stats))
 

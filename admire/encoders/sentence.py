@@ -52,11 +52,9 @@ def prepare_spans(
     mask = inside & (offsets[..., 0] < offsets[..., 1])
     for k, (row, (a, b)) in enumerate(zip(rows, spans, strict=True)):
         if not mask[k].any():
-            text = texts[row]
-            cut = int(offsets[k].max()) <= a < len(text.rstrip())
-            why = (
-                f"is beyond its limit of {model.max_seq_length} tokens" if cut else "is not a word"
-            )
+            text, why = texts[row], "is not a word"
+            if int(offsets[k].max()) <= a < len(text.rstrip()):
+                why = f"is beyond its limit of {model.max_seq_length} tokens"
             raise ValueError(f"'{text[a:b]}' {why} in “{text[:60]}…”")
     return features, mask
 
@@ -74,10 +72,9 @@ def span_states(
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
-    modules: list[torch.nn.Module] = []
+    modules: list[Any] = []
     for module in model:
-        routed = isinstance(module, Router)
-        modules += cast("Any", module).sub_modules["query"] if routed else [module]
+        modules += module.sub_modules["query"] if isinstance(module, Router) else [module]
     pooling = next((k for k, module in enumerate(modules) if isinstance(module, Pooling)), 0)
     for module in modules[:pooling] or modules[:1]:
         features = module(features)

@@ -36,11 +36,7 @@ with needs_extra("finetune", "Fine-tuning"):
     )
     from sentence_transformers.base.evaluation import BaseEvaluator
     from sentence_transformers.base.model import BaseModel
-    from sentence_transformers.base.sampler import (
-        BatchSamplers,
-        DefaultBatchSampler,
-        MultiDatasetBatchSamplers,
-    )
+    from sentence_transformers.base.sampler import BatchSamplers, DefaultBatchSampler
     from torch.utils.data import SequentialSampler
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 log = logging.getLogger("admire")
@@ -142,7 +138,7 @@ def fine_tune(
             seed=settings.seed,
             data_seed=settings.seed,
             batch_sampler=SAMPLERS[data.batches],
-            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+            multi_dataset_batch_sampler="proportional",
             use_cpu=model.device.type == "cpu",
             disable_tqdm=True,
             report_to="none",
@@ -166,9 +162,8 @@ def fine_tune(
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
             evaluated = [e for e in trainer.state.log_history if f"eval_{RANK}" in e]
-            ranks = [entry[f"eval_{RANK}"] for entry in evaluated]
             history = [{name: entry[f"eval_{name}"] for name in before} for entry in evaluated]
-            kept = history[int(np.argmax(ranks))]
+            kept = history[int(np.argmax([entry[f"eval_{RANK}"] for entry in evaluated]))]
             with replace_folder(out, "model") as part:
                 model.save_pretrained(str(part))
                 if finish:
@@ -184,11 +179,10 @@ def fine_tune(
 def _last_checkpoint(folder: Path) -> str | None:
     """Find the last checkpoint that is whole: the file of its state is written last."""
     states = folder.glob("checkpoint-*/trainer_state.json")
-    whole = max((int(path.parent.name[11:]) for path in states), default=None)
-    if whole is None:
-        return None
-    log.info("Resuming from %s/checkpoint-%d", folder, whole)
-    return f"{folder}/checkpoint-{whole}"
+    last = max((path.parent for path in states), key=lambda path: int(path.name[11:]), default=None)
+    if last:
+        log.info("Resuming from %s", last)
+    return last and str(last)
 
 
 @contextmanager

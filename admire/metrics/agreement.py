@@ -50,11 +50,8 @@ def describe_shared(names: Sequence[object], items: Sequence[Iterable[Hashable]]
         for name, keys in zip(names, own, strict=True)
         if len(keys) < len(every)
     ]
-    compared = "Only these are compared" if shared else "They cannot be compared"
-    return (
-        f"The runs share {len(shared):,} of their {len(every):,} items ({', '.join(lacks)}). "
-        f"{compared}."
-    )
+    shares = f"The runs share {len(shared):,} of their {len(every):,} items ({', '.join(lacks)})."
+    return f"{shares} {'Only these are' if shared else 'They cannot be'} compared."
 
 
 def shared_places(

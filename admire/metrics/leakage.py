@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
@@ -82,11 +83,10 @@ def find_leaks(
 
 def merge_leaks(leaked: Iterable[Leaks]) -> dict[str, list[Kind]]:
     """Return the kinds of an item's parts that were seen in any of several runs."""
-    merged: dict[str, list[Kind]] = {}
-    for run_leaks in leaked:
-        for model, kinds in run_leaks.items():
-            merged[model] = list(dict.fromkeys([*merged.get(model, ()), *kinds]))
-    return merged
+    merged: dict[str, dict[Kind, None]] = defaultdict(dict)
+    for model, kinds in chain.from_iterable(run_leaks.items() for run_leaks in leaked):
+        merged[model] |= dict.fromkeys(kinds)
+    return {model: [*kinds] for model, kinds in merged.items()}
 
 
 def warn_of_shared(
@@ -141,9 +141,7 @@ def describe_leaks(
     """
     sentences = []
     for model in sorted(set[str]().union(*leaked)):
-        kinds = [
-            (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
-        ]
+        kinds = [(kind, k) for k, leaks in enumerate(leaked) for kind in leaks.get(model, ())]
         count = len({k for _, k in kinds})
         sentences.append(
             f"{count} of {len(leaked)} items share {count_parts(kinds)} with what the {model} saw "

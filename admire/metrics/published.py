@@ -147,10 +147,8 @@ def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
     items = _data()["items"][subtask_of(gold)].get(name, len(gold))
     if len(gold) == items:
         return None
-    return (
-        f"The gold has {len(gold)} items, {name} has {items}: the published figures are for other "
-        "items."
-    )
+    sizes = f"The gold has {len(gold)} items, {name} has {items}"
+    return f"{sizes}: the published figures are for other items."
 
 
 def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
