@@ -112,10 +112,10 @@ def contact_sheet(folder: Path, out: Path, per_image: int, limit: int | None = N
     count = min(12, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
     rows = [[_cell(path) for path in (source, *variants)] for source, variants in chosen]
-    width = max(sum(cell.width + GAP for cell in row) for row in rows) + GAP
-    sheet = Image.new("RGB", (width, count * (THUMBNAIL + LABEL + GAP) + GAP), "white")
+    width, height = max(sum(cell.width + GAP for cell in row) for row in rows), THUMBNAIL + LABEL
+    sheet = Image.new("RGB", (width + GAP, count * (height + GAP) + GAP), "white")
     for place, row in enumerate(rows):
-        left, top = GAP, GAP + place * (THUMBNAIL + LABEL + GAP)
+        left, top = GAP, GAP + place * (height + GAP)
         for cell in row:
             sheet.paste(cell, (left, top))
             left += cell.width + GAP

@@ -158,13 +158,11 @@ def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str])
         for item, sense, group in zip(items, senses, groups, strict=True)
         if all(sizes[group, label] for label in LABELS)
     ]
-    labels, kept, weights = zip(*rows, strict=True)
     right = [sense.label == label for label, sense, _ in rows]
-    area = roc_auc_score(
-        [label == "idiomatic" for label in labels],
-        [sense.probability_idiomatic for sense in kept],
-        sample_weight=weights,
-    )
+    idiomatic = [label == "idiomatic" for label, _, _ in rows]
+    probabilities = [sense.probability_idiomatic for _, sense, _ in rows]
+    weights = [weight for _, _, weight in rows]
+    area = roc_auc_score(idiomatic, probabilities, sample_weight=weights)
     return {
         "sentences": len(rows),
         "accuracy": round(float(np.average(right, weights=weights)), 4),
@@ -210,7 +208,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Return the :func:`score` of each source and language, with WordNet and without.
 
-    The constants of :mod:`admire.senses.evidence` are printed, too.
+    The constants of :mod:`admire.senses.evidence` are printed as well.
     """
     names = {
         item: f"{source}, {item.language}" for source, items in sources.items() for item in items

@@ -111,9 +111,9 @@ def fine_tune(
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
     checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")
     with only_writer(out), _disk_errors(out):
-        for other in out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints"):
-            if other != checkpoints:  # of other rows or settings
-                shutil.rmtree(other, ignore_errors=True)
+        every = out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints")
+        for other in {*every} - {checkpoints}:  # of other rows or settings
+            shutil.rmtree(other, ignore_errors=True)
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
         patience = settings.patience if settings.keep == "best" else 1
