@@ -74,7 +74,8 @@ def span_states(
 
     modules: list[Any] = []
     for module in model:
-        modules += module.sub_modules["query"] if isinstance(module, Router) else [module]
+        routed: Any = module.sub_modules["query"] if isinstance(module, Router) else [module]
+        modules += routed
     pooling = next((k for k, module in enumerate(modules) if isinstance(module, Pooling)), 0)
     for module in modules[:pooling] or modules[:1]:
         features = module(features)

@@ -180,9 +180,10 @@ def _last_checkpoint(folder: Path) -> str | None:
     """Find the last checkpoint that is whole: the file of its state is written last."""
     states = folder.glob("checkpoint-*/trainer_state.json")
     last = max((path.parent for path in states), key=lambda path: int(path.name[11:]), default=None)
-    if last:
-        log.info("Resuming from %s", last)
-    return last and str(last)
+    if last is None:
+        return None
+    log.info("Resuming from %s", last)
+    return str(last)
 
 
 @contextmanager
