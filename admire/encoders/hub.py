@@ -74,10 +74,9 @@ def hub_file(
     revision: str | None = None,
     kind: Literal["model", "dataset"] = "model",
 ) -> Path:
-    """Find the first of these files that the repository has, in the hub's cache or on the hub.
+    """Find the first of these files that the repository has, in the hub's cache or else on the hub.
 
-    Cached files are used without asking the hub. A UserError says what is missing: the file, the
-    hub or its client.
+    A UserError says what is missing: the file, the hub or its client.
     """
     with needs_extra("clip", f"The {kind} '{repository}' of the Hugging Face hub"):
         from huggingface_hub import errors, hf_hub_download

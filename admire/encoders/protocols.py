@@ -29,17 +29,12 @@ class TextEncoder(Identified, Protocol):
         identity: model, revision and settings, all that a vector depends on; by default the name.
         batch: the best number of texts or images per call.
 
-    An encoder may have ``languages``: the base languages of the texts that it knows, such as
-    ``("en",)``. Without it, it knows any. Items in other languages are left out of its mean.
-
-    It may have ``noise``: for each track (``caption``, ``image``) the mean deviation of a text's
-    cosines with captions or pictures that have nothing to do with it. Smaller differences mean
-    little, see :func:`admire.rankers.scorer.contributions`. If it has none, it is measured on the
-    run's first items.
-
-    One that reads only the beginning of long texts should have ``max_tokens`` (how many tokens it
-    reads, with special tokens and its own prompt) and the method ``count_tokens`` (how many a text
-    has, counted in the same way). Then longer texts are read in windows.
+    It may have ``languages``: the base languages that it knows, such as ``("en",)`` (default: any).
+    Items in other languages are left out of its mean. ``noise`` is for each track (``caption``,
+    ``image``) the mean deviation of a text's cosines with unrelated captions or pictures (default:
+    measured on the run's first items). With ``max_tokens`` (how many tokens it reads, with special
+    tokens and its own prompt) and the method ``count_tokens`` (how many a text has, counted in the
+    same way), longer texts are read in windows.
 
     Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
     with the same vectors for texts that also encodes pictures; it replaces this one if candidates
