@@ -24,7 +24,7 @@ from admire.core.schema import STRICT
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
-from admire.encoders import Query, QueryEncoder, open_encoder
+from admire.encoders import Query, QueryEncoder, open_context_encoder
 from admire.metrics.leakage import Card
 from admire.prompts import Prompts
 from admire.senses.detector import (
@@ -93,7 +93,7 @@ class LightDetector(NamedTuple):
         """
         if not uses:
             return []
-        opened: Sequence[QueryEncoder] = encoders or [open_encoder(e.name) for e in self.encoders]
+        opened = encoders or [open_context_encoder(reader.name) for reader in self.encoders]
         trained = " + ".join([reader.identity for reader in self.encoders])
         identities = " + ".join([encoder.identity for encoder in opened])
         if identities != trained:
