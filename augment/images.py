@@ -33,21 +33,11 @@ between them."""
 
 
 def augment_image(picture: Image, seed: int) -> Image:
-    """Make a variant of a picture (UoR-NCL, section 2.4). A seed always gives the same variant.
+    """Make a variant of a picture in RGB. A seed, 0 or more, always gives the same variant.
 
-    The operations, in this order and each drawn on its own: a random crop to 450 × 450 pixels
-    (probability 0.5; a shorter side is not cropped), a rotation by -45 to 45 degrees about the
-    middle (0.5; the size stays, the corners become white), a horizontal flip (0.5), a vertical flip
-    (0.5), contrast times 0.8 to 1.2 together with brightness by up to a fifth of the whole range
-    (0.2), and a Gaussian blur with a sigma of 0.5 to 3 pixels (0.2). About one variant in 25 is the
-    picture itself.
-
-    The paper gives the operations, their probabilities, the crop's size and the angles. The ranges
-    of light and blur are albumentations' defaults, and the white corners are ours.
-
-    Args:
-        picture: in RGB.
-        seed: 0 or more.
+    The operations are drawn each on its own; about one variant in 25 is the picture itself. The
+    paper (UoR-NCL, section 2.4) gives them, their probabilities, the crop's size and the angles.
+    The ranges of light and blur are albumentations' defaults, and the white corners are ours.
     """
     import numpy as np
     from PIL import Image
@@ -62,19 +52,15 @@ def augment_image(picture: Image, seed: int) -> Image:
 def augment_folder(
     folder: Path, out: Path, *, per_image: int = 1, limit: int | None = None, seed: int = 0
 ) -> list[Path]:
-    """Write variants of every picture below a folder (UoR-NCL, section 2.4).
+    """Write variants of every picture below a folder, by :func:`augment_image`.
 
     A picture ``animals/owl.jpg`` becomes ``animals/owl_1.png`` to ``animals/owl_<per_image>.png``
     below ``out``. A variant depends on the picture's bytes, its own number and ``seed`` alone. Its
     PNG says what it was made from, so a second run makes only the variants that are missing or
-    would be different now. Nothing is deleted.
-
-    Pictures are the files with one of :data:`~admire.data.image_files.SUFFIXES`, except hidden
-    files, files in hidden folders, and ``folder/contact_sheet.png``.
+    would be different now. Nothing is deleted. Hidden files and folders are skipped.
 
     Args:
         out: a new or empty folder, or one that this function wrote.
-        per_image: how many variants of each picture.
         limit: how many pictures, the first by path; None for all.
 
     Returns:
@@ -106,18 +92,16 @@ def augment_folder(
                 if opened.info.get(MARK) == mark:
                     continue
             picture = picture or read_image(source)
-            augmented = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
-            info = PngInfo()
-            info.add_text(MARK, mark)
-            _write_png(augmented, variant, info)
+            (info := PngInfo()).add_text(MARK, mark)
+            seed_of_variant = int.from_bytes(origin.digest()[:8], "big")
+            _write_png(augment_image(picture, seed_of_variant), variant, info)
     return [variant for variants in plan.values() for variant in variants]
 
 
 def contact_sheet(folder: Path, out: Path, per_image: int, limit: int | None = None) -> Path:
     """Write ``contact_sheet.png`` into ``out``, a row a picture with its variants; return its path.
 
-    At most twelve pictures are shown, evenly picked. All arguments are those that
-    :func:`augment_folder` was given.
+    At most twelve pictures are shown, evenly picked. The arguments are :func:`augment_folder`'s.
 
     Raises:
         UserError: a picture or a variant is missing or damaged.
@@ -128,11 +112,10 @@ def contact_sheet(folder: Path, out: Path, per_image: int, limit: int | None = N
     count = min(12, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
     rows = [[_cell(path) for path in (source, *variants)] for source, variants in chosen]
-
-    width = max(sum(cell.width + GAP for cell in row) for row in rows) + GAP
-    sheet = Image.new("RGB", (width, count * (THUMBNAIL + LABEL + GAP) + GAP), "white")
+    width, height = max(sum(cell.width + GAP for cell in row) for row in rows), THUMBNAIL + LABEL
+    sheet = Image.new("RGB", (width + GAP, count * (height + GAP) + GAP), "white")
     for place, row in enumerate(rows):
-        left, top = GAP, GAP + place * (THUMBNAIL + LABEL + GAP)
+        left, top = GAP, GAP + place * (height + GAP)
         for cell in row:
             sheet.paste(cell, (left, top))
             left += cell.width + GAP
@@ -171,10 +154,8 @@ def _plan(folder: Path, out: Path, per_image: int, limit: int | None) -> dict[Pa
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)
-        hidden = any(part.startswith(".") for part in place.parts)
-        if hidden or place == Path(SHEET) or source.suffix.lower() not in SUFFIXES:
-            continue
-        if not source.is_file():
+        skipped = place == Path(SHEET) or any(part.startswith(".") for part in place.parts)
+        if skipped or source.suffix.lower() not in SUFFIXES or not source.is_file():
             continue
         twin = sources.setdefault(place.with_suffix(""), source)
         if twin is not source:

@@ -51,7 +51,7 @@ def data(write_table: Callable[..., Path]) -> Path:
 def idiomatic(tmp_path: Path) -> Path:
     """A detector that takes everything as idiomatic."""
     path = tmp_path / "mine.json"
-    readers = (Reader("words", "words:1"),)
+    readers = (Reader(name="words", identity="words:1"),)
     LightDetector(readers, np.zeros((5, 2048)), np.ones(5), True, {}).save(path)
     return path
 

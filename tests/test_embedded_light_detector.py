@@ -16,18 +16,18 @@ from admire.prompts import Prompts
 from admire.senses import Use, open_detector
 
 NEUTRAL = "It was about night owl."
+MARKED = Reader(name="marked", identity="marked:1")
 
 
 def light(heads: int = 1, card: dict | None = None, **options) -> LightDetector:
     """A detector whose heads weigh nothing."""
     zeros = np.zeros((heads, 8)), np.zeros(heads)
-    readers = (Reader("marked", "marked:1"),)
-    return LightDetector(readers, *zeros, neutral=True, card=card or {}, **options)
+    return LightDetector((MARKED,), *zeros, neutral=True, card=card or {}, **options)
 
 
 def test_the_mean_probability_decides_and_no_votes_are_cast():
     # Two heads are nearly certain, three hardly lean to the other side.
-    detector = replace(light(5), biases=np.log([99, 99, 0.9, 0.9, 0.9]))
+    detector = light(5)._replace(biases=np.log([99, 99, 0.9, 0.9, 0.9]))
     sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
     assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 0, 0)
     assert str(sense) == "idiomatic, confidence 0.68 (detector)"
@@ -43,7 +43,7 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
 
     # Before the compound stand 'A grumpy ' and 'It was about ', after the same beginning; the
     # other places have a weight of 0.
-    detector = replace(light(), weights=np.array([[1.0, 0.0, 0.0, 0.0]]))
+    detector = light()._replace(weights=np.array([[1.0, 0.0, 0.0, 0.0]]))
     (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
     assert sense.probability_idiomatic == pytest.approx(1 / (1 + np.exp(-(9 - 13))))
 
@@ -68,8 +68,8 @@ def test_a_further_encoder_reads_the_compound_in_the_sentence_alone():
             super().encode_queries(queries)
             return np.array([[len(query.text)] for query in queries], dtype=float)
 
-    readers = (Reader("marked", "marked:1"), Reader("second", "second:1"))
-    detector = replace(light(), encoders=readers, weights=np.array([[0.0] * 8 + [1.0]]))
+    readers = MARKED, Reader(name="second", identity="second:1")
+    detector = light()._replace(encoders=readers, weights=np.array([[0.0] * 8 + [1.0]]))
     second = Second()
     uses = [Use(Item("night owl", "Night owls sleep."))]
     (sense,) = detector.classify(uses, MarkedEncoder(), second)
@@ -127,12 +127,6 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     assert "The image shows" in contexts[2]
     assert all("It was about night owl." in text for text in contexts[2:])
     assert "The image shows" not in contexts[3]
-
-
-def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = replace(light(), encoders=(Reader("marked", "marked:0"),))
-    with pytest.raises(UserError, match=r"'marked:0'.*'marked:1'"):
-        detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
 RIGHT = {"encoders": [{"name": "e", "identity": "e"}], "weights": [[1.0]], "biases": [0.0]}

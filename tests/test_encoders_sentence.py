@@ -91,15 +91,12 @@ def test_a_model_can_be_opened_without_its_own_prompts(sbert_folder, tmp_path, p
 
 @pytest.mark.parametrize("name", ["e5-small", "trained"])
 def test_e5s_prefixes_are_no_prompts_to_leave_out(sbert_folder, tmp_path, name):
-    """A folder that was trained from an E5 model has them in its settings, and any name."""
+    # A folder that was trained from an E5 model has them in its settings, and any name.
     prompts = E5_PROMPTS if name == "trained" else {}
     folder = reconfigured(sbert_folder, tmp_path / name, prompts=prompts)
     bare = open_encoder(f"sbert:{folder}", device="cpu", own_prompts=False)
     assert bare.identity == open_encoder(f"sbert:{folder}").identity
-    queries, documents = (
-        plain_sbert(sbert_folder, [prefix + text for text in TEXTS])
-        for prefix in ("query: ", "passage: ")
-    )
+    queries, documents = (plain_sbert(sbert_folder, [e5 + text for text in TEXTS]) for e5 in E5)
     assert same(bare.encode_texts(TEXTS, role="query"), queries)
     assert same(bare.encode_texts(TEXTS, role="document"), documents)
     assert same(bare.encode_queries([Query(text) for text in TEXTS]), queries)
@@ -165,7 +162,7 @@ def test_without_a_models_code_that_of_transformers_runs_and_warns(
     trusted = open_encoder(name, device="cpu", trust_remote_code=True)
     assert trusted.identity != opened(name).identity  # else it would get the cached vectors
     assert same(trusted.encode_texts(TEXTS, role="document"), plain[:, ::-1])
-    assert "brings code" not in caplog.text
+    assert "custom code" not in caplog.text
 
 
 def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):

@@ -278,5 +278,5 @@ def test_a_call_with_another_setting_row_or_model_begins_anew(folder, tmp_path, 
     killed(folder, tmp_path / "out", 0, 1)
     with caplog.at_level(logging.INFO, "admire"):
         fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), **change)
-    assert "Going on" not in caplog.text
+    assert "Resuming" not in caplog.text
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]  # the others are dropped

@@ -220,7 +220,7 @@ def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path):
     data = write_items(tmp_path / "data.jsonl", items)
     saw = {"saw": digests(parts_of(items[:2], pictures=False)) | {"caption": []}}
     detector = LightDetector(
-        (Reader("marked", "marked:1"),), np.zeros((1, 8)), np.ones(1), True, saw
+        (Reader(name="marked", identity="marked:1"),), np.zeros((1, 8)), np.ones(1), True, saw
     )
     once, without = tmp_path / "once", tmp_path / "without"
     write_run(rank(items, SETTINGS, detector=detector, source=data), once)

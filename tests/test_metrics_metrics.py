@@ -67,11 +67,8 @@ def test_one_right_candidate_has_its_figures_worked_out_by_hand():
     assert mrr(list("cab"), word) == pytest.approx(1 / 3)
     shown = Item("owl", "", sentence_type="literal", expected_item="b")
     assert [item_accuracy(list(order), shown) for order in ("bca", "acb")] == [1, 0]
-    assert [sense_accuracy([], shown, sense) for sense in ("literal", "idiomatic", None)] == [
-        1,
-        0,
-        0,
-    ]
+    senses = ("literal", "idiomatic", None)
+    assert [sense_accuracy([], shown, sense) for sense in senses] == [1, 0, 0]
 
 
 def test_rankings_of_documents_have_their_figures_worked_out_by_hand():

@@ -18,7 +18,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ def what_each_gave(
 
 
 def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str]) -> dict[str, Any]:
-    """Return the number of sentences, the share of right senses and the area under ROC.
+    """Return how many senses are right, and the area under ROC.
 
     Each group has the same weight in each sense. Groups in one sense do not count.
     """
@@ -158,13 +158,11 @@ def score(items: Sequence[Item], senses: Sequence[Sense], groups: Sequence[str])
         for item, sense, group in zip(items, senses, groups, strict=True)
         if all(sizes[group, label] for label in LABELS)
     ]
-    labels, kept, weights = zip(*rows, strict=True)
     right = [sense.label == label for label, sense, _ in rows]
-    area = roc_auc_score(
-        [label == "idiomatic" for label in labels],
-        [sense.probability_idiomatic for sense in kept],
-        sample_weight=weights,
-    )
+    idiomatic = [label == "idiomatic" for label, _, _ in rows]
+    probabilities = [sense.probability_idiomatic for _, sense, _ in rows]
+    weights = [weight for _, _, weight in rows]
+    area = roc_auc_score(idiomatic, probabilities, sample_weight=weights)
     return {
         "sentences": len(rows),
         "accuracy": round(float(np.average(right, weights=weights)), 4),
@@ -177,7 +175,7 @@ def measure(
 ) -> dict[str, Any]:
     """Return the :func:`score` of all sentences in some files, by language, as one group each."""
     languages: dict[str, list[Item]] = defaultdict(list)
-    for item in (item for path in paths for item in read_idiomaticity(path)):
+    for item in chain.from_iterable(map(read_idiomaticity, paths)):
         languages[item.language].append(item)
     return {
         language: score(items, detector.classify([*map(Use, items)], *encoders), [""] * len(items))
@@ -210,7 +208,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Return the :func:`score` of each source and language, with WordNet and without.
 
-    The constants of :mod:`admire.senses.evidence` are printed, too.
+    The constants of :mod:`admire.senses.evidence` are printed as well.
     """
     names = {
         item: f"{source}, {item.language}" for source, items in sources.items() for item in items
@@ -257,9 +255,8 @@ def main(data: Path, *, evaluate: bool) -> None:
     detector = train_detector(items, encoders, SETTINGS, expressions=expressions)
     other = {OTHER_LANGUAGES: measure(detector, encoders, *others)}
     card = detector.card | {"sources": what_each_gave(sources, expressions)} | other
-    detector = replace(detector, card=card, identity="")
-    detector.save(BUILT_IN)
-    print(summarise_card(detector.card))
+    detector._replace(card=card).save(BUILT_IN)
+    print(summarise_card(card))
 
 
 if __name__ == "__main__":

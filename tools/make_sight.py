@@ -63,8 +63,7 @@ def export(model: Probabilities, path: Path) -> None:
     assert program is not None
     program.optimize()
     written: Any = program.model_proto
-    graph = written.graph
-    casts = []
+    graph, casts = written.graph, []
     for tensor in graph.initializer:
         values = onnx.numpy_helper.to_array(tensor)
         if values.dtype != np.float32 or values.size < 1024:

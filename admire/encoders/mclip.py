@@ -42,9 +42,6 @@ IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/opena
 class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
 
-    A text's vector is the mean of the base model's last states over its tokens, after one linear
-    layer.
-
     Its source is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
     folder may contain its own image tower in ``image``, in open_clip's format, and the
     configuration of the base model (``xlm-roberta-large/config.json``).
@@ -62,9 +59,8 @@ class MClipEncoder(LazyModel):
             self._settings = json.loads(config.read_text(encoding="utf-8"))
             self._base = str(self._settings["modelBase"])
         except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f"{config}: is not a config of M-CLIP (modelBase is missing)."
-            ) from None
+            fault = "is not a config of M-CLIP (modelBase is missing)"
+            raise UserError(f"{config}: {fault}.") from None
         width = self._settings.get("numDims", self._settings.get("imageDimSize", 768))
         self._folder = config.parent
         own = self._folder / "image"
@@ -73,7 +69,6 @@ class MClipEncoder(LazyModel):
             raise UserError(f"{self.name}: {missing}. Put one into {own}.")
         image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[width]
         self._images = OpenClipEncoder(image_tower, None, placement)
-        self._images.share()
         folder, revision = self._source.folder, self._source.revision
         version = self._source.identity if folder else f"{source}@{revision}"
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
@@ -98,9 +93,8 @@ class MClipEncoder(LazyModel):
                 self.transformer = transformers.AutoModel.from_config(  # type: ignore[no-untyped-call]
                     base, dtype=torch.float32
                 )
-                self.LinearTransformation = torch.nn.Linear(
-                    config.transformerDimensions, config.numDims
-                )
+                sizes = config.transformerDimensions, config.numDims
+                self.LinearTransformation = torch.nn.Linear(*sizes)
 
         device, dtype = self._placement.resolve()
         tower = TextTower(MCLIPConfig(**self._settings))
@@ -125,8 +119,7 @@ class MClipEncoder(LazyModel):
 
     @property
     def max_tokens(self) -> int:
-        limit: int = self._loaded[2]
-        return limit
+        return int(self._loaded[2])
 
     def count_tokens(self, text: str) -> int:
         return len(self._loaded[1](text, verbose=False).input_ids)

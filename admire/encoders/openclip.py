@@ -142,8 +142,7 @@ class OpenClipEncoder(LazyModel):
 
     @property
     def max_tokens(self) -> int:
-        limit: int = self._loaded[2].context_length
-        return limit
+        return int(self._loaded[2].context_length)
 
     def count_tokens(self, text: str) -> int:
         tokenizer = self._loaded[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Projection:
 
     head: Head
     card: dict[str, Any]
-    history: tuple[Epoch, ...] = field(default=())
+    history: tuple[Epoch, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -76,8 +76,7 @@ class Projection:
         """Project vectors of shape (n, width) to unit vectors of shape (n, output)."""
         self.head.eval()
         with torch.inference_mode():
-            projected: Vectors = self.head(torch.from_numpy(np.ascontiguousarray(vectors))).numpy()
-        return projected
+            return np.asarray(self.head(torch.from_numpy(np.ascontiguousarray(vectors))))
 
     def save(self, folder: Path) -> None:
         """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole."""
@@ -100,6 +99,6 @@ def load_projection(folder: Path) -> Projection:
             card["encoder"][name].strip()
         Card.model_validate(card)
     except Exception as error:  # a damaged file makes the readers raise nearly anything
-        damaged = f"{folder}: the head cannot be read ({error}). Train it again."
-        raise UserError(damaged, "head") from None
+        message = f"{folder}: the head cannot be read ({error}). Train it again."
+        raise UserError(message, "head") from None
     return Projection(head, card, history)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,21 +26,15 @@ class TextEncoder(Identified, Protocol):
 
     Attributes:
         name: what the user calls it; by default that of the class.
-        identity: everything that a vector depends on: model, revision and settings; by default the
-            name.
+        identity: model, revision and settings, all that a vector depends on; by default the name.
         batch: the best number of texts or images per call.
 
-    An encoder may have ``languages``: the base languages of the texts that it knows, such as
-    ``("en",)``. Without it, it knows any. Items in other languages are left out of its mean.
-
-    It may have ``noise``: for each track (``caption``, ``image``) the mean deviation of a text's
-    cosines with captions or pictures that have nothing to do with it. Smaller differences mean
-    little, see :func:`admire.rankers.scorer.contributions`. If it has none, it is measured on the
-    run's first items.
-
-    One that reads only the beginning of long texts should have ``max_tokens`` (how many tokens it
-    reads, with special tokens and its own prompt) and the method ``count_tokens`` (how many a text
-    has, counted in the same way). Then longer texts are read in windows.
+    It may have ``languages``: the base languages that it knows, such as ``("en",)`` (default: any).
+    Items in other languages are left out of its mean. ``noise`` is for each track (``caption``,
+    ``image``) the mean deviation of a text's cosines with unrelated captions or pictures (default:
+    measured on the run's first items). With ``max_tokens`` (how many tokens it reads, with special
+    tokens and its own prompt) and the method ``count_tokens`` (how many a text has, counted in the
+    same way), longer texts are read in windows.
 
     Encoders with a small network for pictures may also have ``companion`` (the name of an encoder
     with the same vectors for texts that also encodes pictures; it replaces this one if candidates
@@ -55,7 +48,6 @@ class TextEncoder(Identified, Protocol):
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """Encode texts as vectors of unit length, shape (texts, width).
 
-        Some encoders treat queries and documents differently; ``role`` is that of the texts.
         A text beyond the encoder's limit is cut at its end.
         """
         ...
@@ -75,8 +67,7 @@ class ImageEncoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A text with a prompt before it, or words in it to be encoded in context.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,10 +37,7 @@ def prepare_spans(
     """Return the model's features of texts, and a mask of the spans' tokens, shape (spans, tokens).
 
     A token that is partly in a span belongs to it; a ValueError names one beyond the model's limit.
-
-    Args:
-        spans: where each begins and ends, in characters.
-        rows: in which text each span is; None for one span per text.
+    ``rows`` are the texts of the spans; None for one span per text.
     """
     import torch
 
@@ -54,11 +52,9 @@ def prepare_spans(
     mask = inside & (offsets[..., 0] < offsets[..., 1])
     for k, (row, (a, b)) in enumerate(zip(rows, spans, strict=True)):
         if not mask[k].any():
-            text = texts[row]
-            cut = int(offsets[k].max()) <= a < len(text.rstrip())
-            why = (
-                f"is beyond its limit of {model.max_seq_length} tokens" if cut else "is not a word"
-            )
+            text, why = texts[row], "is not a word"
+            if int(offsets[k].max()) <= a < len(text.rstrip()):
+                why = f"is beyond its limit of {model.max_seq_length} tokens"
             raise ValueError(f"'{text[a:b]}' {why} in “{text[:60]}…”")
     return features, mask
 
@@ -76,10 +72,10 @@ def span_states(
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
-    modules: list[torch.nn.Module] = []
+    modules: list[Any] = []
     for module in model:
-        routed = isinstance(module, Router)
-        modules += cast("Any", module).sub_modules["query"] if routed else [module]
+        routed: Any = module.sub_modules["query"] if isinstance(module, Router) else [module]
+        modules += routed
     pooling = next((k for k, module in enumerate(modules) if isinstance(module, Pooling)), 0)
     for module in modules[:pooling] or modules[:1]:
         features = module(features)
@@ -151,7 +147,7 @@ class SentenceEncoder(LazyModel):
         super().__init__(f"sbert:{source}", placement)
         self._trust_remote_code = trust_remote_code
         self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
-        modules = self._file("", "modules.json")
+        modules = self._json("modules.json")
         if modules is None:  # other programs download a model without it into the hub's cache
             log.warning(
                 "%s: modules.json is missing, so the mean of the last states is used. "
@@ -164,38 +160,38 @@ class SentenceEncoder(LazyModel):
         self._e5 = is_e5 and "instruct" not in name
         self._drops_prompts = False
         if not own_prompts:
-            saved = _json(self._file("", "config_sentence_transformers.json")) or {}
+            saved = self._json("config_sentence_transformers.json") or {}
             own = saved.get("prompts") or {}
-            others = [own.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items()]
+            others = (own.get(role) not in (None, "", e5) for role, e5 in E5_PROMPTS.items())
             self._drops_prompts = any(others)
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         self.identity += ":no-prompts" * self._drops_prompts + ":remote-code" * trust_remote_code
         try:
-            self.accepts_images = self._reads_images(**_json(modules)[0])
+            self.accepts_images = self._reads_images(**modules[0])
         except (TypeError, LookupError, AttributeError):  # loading it raises the error
             self.accepts_images = False
         self.batch = 8 if self.accepts_images else 32  # decoded images wait for their batch
 
     def _reads_images(self, type: str, path: str, **_: object) -> bool:
-        """Return whether an input module (a row of ``modules.json``) encodes images.
-
-        This is ``model.supports("image")``, without loading the model.
-        """
+        """Return ``model.supports("image")`` by a row of ``modules.json``, without loading it."""
         kind = type.rpartition(".")[2]
         if kind == "Router":
-            router = _json(self._file(path, "router_config.json"))
+            router = self._json("router_config.json", path)
             inputs = [first for first, *_ in router["structure"].values()]
             places = {first: f"{path}/{first}".strip("/") for first in inputs}
             return any(self._reads_images(router["types"][k], places[k]) for k in inputs)
         if kind == "Transformer":
-            settings = _json(self._file(path, "sentence_bert_config.json")) or {}
+            settings = self._json("sentence_bert_config.json", path) or {}
             return "image" in settings.get("modality_config", {})
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
 
-    def _file(self, path: str, name: str) -> Path | None:
-        """Find a file of one of the model's modules; None if it has none."""
+    def _json(self, name: str, path: str = "") -> Any:
+        """Read a JSON file of a module; None if it has none, empty if it is damaged."""
         with suppress(UserError):
-            return self._source.file(f"{path}/{name}".strip("/"))
+            file = self._source.file(f"{path}/{name}".strip("/"))
+            with suppress(OSError, ValueError):
+                return json.loads(file.read_text(encoding="utf-8"))
+            return {}
         return None
 
     @property
@@ -228,7 +224,7 @@ class SentenceEncoder(LazyModel):
                 "a setting.",
                 "trust_remote_code",
             ) from None
-        config = _json(self._file("", "config.json")) or {}
+        config = self._json("config.json") or {}
         if not self._trust_remote_code and "AutoModel" in config.get("auto_map", {}):
             log.warning(
                 "%s: has custom code, but the code of transformers was used instead. Its vectors "
@@ -253,22 +249,20 @@ class SentenceEncoder(LazyModel):
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        vectors: Vectors = encode(list(texts), **ENCODING)
-        return vectors.astype("float32")
+        return np.asarray(encode(list(texts), **ENCODING), "float32")
 
     def prepare_image(self, path: Path) -> Image:
         return read_image(path)  # the model's own processor does the rest
 
     def encode_prepared(self, images: Sequence[Image]) -> Vectors:
-        vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
-        return vectors.astype("float32")
+        return np.asarray(self.model.encode_document(list(images), **ENCODING), "float32")
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`; spans beyond the limit are refused."""
         vectors: dict[int, Vectors] = {}
-        groups: dict[tuple[str | None, bool], list[int]] = {}
+        groups: dict[tuple[str | None, bool], list[int]] = defaultdict(list)
         for k, query in enumerate(queries):
-            groups.setdefault((query.prompt, query.span is None), []).append(k)
+            groups[query.prompt, query.span is None].append(k)
         for (prompt, whole), places in groups.items():
             chosen = [queries[k] for k in places]
             if whole:
@@ -298,15 +292,7 @@ class SentenceEncoder(LazyModel):
         with torch.inference_mode():
             features = batch_to_device(features, device)
             states = span_states(self.model, features, mask.to(device), rows)
-        unit: Vectors = torch.nn.functional.normalize(states, dim=-1).float().cpu().numpy()
-        return unit
-
-
-def _json(file: Path | None) -> Any:
-    """Read a JSON file; None if there is none, or it is damaged."""
-    with suppress(OSError, ValueError):
-        return json.loads(file.read_text(encoding="utf-8")) if file else None
-    return None
+        return np.asarray(torch.nn.functional.normalize(states, dim=-1).float().cpu())
 
 
 def query_prompt(model: SentenceTransformer) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from admire.core.cache import Opened
 from admire.core.choices import Device, Precision
 from admire.core.errors import UserError
@@ -41,9 +43,8 @@ class Placement:
         available = [*compress(("cuda", "mps", "cpu"), present)]
         device = available[0] if self.device == "auto" else self.device
         if device not in available:
-            raise UserError(
-                f"torch has no device '{device}' on this machine. Use cpu or auto.", "device"
-            )
+            missing = f"torch has no device '{device}' on this machine. Use cpu or auto."
+            raise UserError(missing, "device")
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
         return torch.device(device), getattr(torch, self.precision)
@@ -52,13 +53,13 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use.
 
-    Derived families have a source and a revision: a repository on the hub, or a folder in their
-    library's format. They raise a UserError if the model does not exist, its files do not match, or
-    the hub cannot be reached.
+    All models of one identity and placement share them. Derived families have a source and a
+    revision: a repository on the hub, or a folder in their library's format. They raise a UserError
+    if the model does not exist, its files do not match, or the hub cannot be reached.
     """
 
     identity: str
-    _shares = False
+    _shares = True
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -79,10 +80,6 @@ class LazyModel(ABC):
                 self._parts = LOADED.get(key, self._try) if self._shares else self._try()
             return self._parts
 
-    def share(self) -> None:
-        """Share the weights with all models of the same identity and placement that do so."""
-        self._shares = True
-
     def claim(self) -> None:
         """Stop sharing the weights, because they will be changed."""
         with self._loading:
@@ -101,8 +98,7 @@ class LazyModel(ABC):
 def register_family(name: str, **facts: Any) -> Callable[[Model], Model]:
     """Register a family of encoders that come from a folder or the hub, with the extra ``clip``."""
     facts |= {"needs": ("clip", "hub"), "packages": ("open_clip",)}
-    facts |= {"size": "the model's", "licence": "the model's"}
-    return register("encoder", name, **facts)
+    return register("encoder", name, size="the model's", licence="the model's", **facts)
 
 
 def encode(tower: Callable[..., Any], *inputs: Any) -> Vectors:
@@ -110,5 +106,4 @@ def encode(tower: Callable[..., Any], *inputs: Any) -> Vectors:
     import torch
 
     with torch.inference_mode():
-        vectors: Vectors = tower(*inputs).float().cpu().numpy()
-    return vectors
+        return np.asarray(tower(*inputs).float().cpu())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -35,11 +36,7 @@ with needs_extra("finetune", "Fine-tuning"):
     )
     from sentence_transformers.base.evaluation import BaseEvaluator
     from sentence_transformers.base.model import BaseModel
-    from sentence_transformers.base.sampler import (
-        BatchSamplers,
-        DefaultBatchSampler,
-        MultiDatasetBatchSamplers,
-    )
+    from sentence_transformers.base.sampler import BatchSamplers, DefaultBatchSampler
     from torch.utils.data import SequentialSampler
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 log = logging.getLogger("admire")
@@ -52,14 +49,8 @@ Figures = dict[str, float]
 """Figures of a model on the validation data by name; the first decides which epoch is the best."""
 
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
-"""How rows are put into batches.
-
-- ``random``: at random.
-- ``like lengths``: rows of similar length together, so that little is padded; the batches come in
-  random order.
-- ``no duplicates``: no text twice in a batch, for losses that use other rows' texts as negatives.
-- ``neighbours``: in the order in which the rows are given.
-"""
+"""How rows are put into batches; ``no duplicates`` is for losses that use other rows' texts as
+negatives."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +62,7 @@ class TrainingSet:
 
     Attributes:
         rows: one mapping for each sample, with its texts in columns.
-        loss: takes the features of each text column, as losses of sentence-transformers do. A
-            checkpoint does not hold weights of its own.
+        loss: as in sentence-transformers. A checkpoint does not hold weights of its own.
         batches: which rows share a batch.
         collate: makes features of rows. None leaves that to sentence-transformers.
     """
@@ -98,18 +88,14 @@ def fine_tune(
 
     After each epoch a checkpoint is written beside ``out``, so that the same call continues where
     an earlier one was killed. The checkpoints are deleted when the model is saved, or at the next
-    call with other rows or settings.
+    call with other rows or settings. Returns the figures before training and after each epoch.
 
     Args:
         validate: returns the figures of the model as it is; higher is better.
-        of: what else the result depends on, such as the base model and the loss's settings. Only
-            checkpoints of the same are continued from.
+        of: what else the result depends on, such as the base model and the loss's settings.
         learning_rates: by regular expressions of weights' names. These weights do not decay.
         finish: called with the folder of the saved model and the kept epoch's figures, before the
             folder gets the name ``out``.
-
-    Returns:
-        The figures before training and after each epoch.
 
     Raises:
         UserError: there is nothing to train on, or ``out`` cannot be written.
@@ -125,9 +111,9 @@ def fine_tune(
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
     checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")
     with only_writer(out), _disk_errors(out):
-        for other in out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints"):
-            if other != checkpoints:  # of other rows or settings
-                shutil.rmtree(other, ignore_errors=True)
+        every = out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints")
+        for other in {*every} - {checkpoints}:  # of other rows or settings
+            shutil.rmtree(other, ignore_errors=True)
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
         patience = settings.patience if settings.keep == "best" else 1
@@ -152,11 +138,14 @@ def fine_tune(
             seed=settings.seed,
             data_seed=settings.seed,
             batch_sampler=SAMPLERS[data.batches],
-            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+            multi_dataset_batch_sampler="proportional",
             use_cpu=model.device.type == "cpu",
             disable_tqdm=True,
             report_to="none",
         )
+        collator: Any = data.collate and partial(data.collate)
+        if collator:
+            collator.valid_label_columns = ("label",)  # the trainer reads it
         with from_disk():  # a model card would ask the hub about the models that it names
             datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
             trainer = _Trainer(
@@ -165,7 +154,7 @@ def fine_tune(
                 train_dataset=datasets.get("") or DatasetDict(datasets),
                 loss=data.loss,
                 evaluator=_Figures(validate, settings.keep),
-                data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
+                data_collator=collator,
                 callbacks=[EarlyStoppingCallback(patience), _Report(list(before))],
             )
             trainer.remove_callback(PrinterCallback)
@@ -173,30 +162,28 @@ def fine_tune(
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
             evaluated = [e for e in trainer.state.log_history if f"eval_{RANK}" in e]
-            ranks = [entry[f"eval_{RANK}"] for entry in evaluated]
             history = [{name: entry[f"eval_{name}"] for name in before} for entry in evaluated]
-            kept = history[int(np.argmax(ranks))]
+            kept = history[int(np.argmax([entry[f"eval_{RANK}"] for entry in evaluated]))]
             with replace_folder(out, "model") as part:
                 model.save_pretrained(str(part))
                 if finish:
                     finish(part, kept)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        first, *_ = before
+        first = next(iter(before))
         if kept[first] <= before[first]:
-            log.warning(
-                "The kept epoch does not improve on the initial model (%.4f).", before[first]
-            )
+            message = "The kept epoch does not improve on the initial model (%.4f)."
+            log.warning(message, before[first])
         return [before, *history]
 
 
 def _last_checkpoint(folder: Path) -> str | None:
     """Find the last checkpoint that is whole: the file of its state is written last."""
     states = folder.glob("checkpoint-*/trainer_state.json")
-    whole = max((int(path.parent.name[11:]) for path in states), default=None)
-    if whole is None:
+    last = max((path.parent for path in states), key=lambda path: int(path.name[11:]), default=None)
+    if last is None:
         return None
-    log.info("Resuming from %s/checkpoint-%d", folder, whole)
-    return f"{folder}/checkpoint-{whole}"
+    log.info("Resuming from %s", last)
+    return str(last)
 
 
 @contextmanager
@@ -211,13 +198,11 @@ def _disk_errors(out: Path) -> Iterator[None]:
 
 
 class _Trainer(SentenceTransformerTrainer):
-    """The trainer, without weight decay where weights have a learning rate of their own.
-
-    Of the vectors of tokens only the added ones get gradients, and decay would move the others.
-    """
+    """The trainer, without weight decay where weights have a learning rate of their own."""
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         optimizer = super().create_optimizer(model)
+        # Of the tokens' vectors only the added ones get gradients; decay would move the others.
         for group in optimizer.param_groups[2:]:  # before them those that decay, and the others
             group["weight_decay"] = 0.0
         return optimizer
@@ -238,9 +223,7 @@ class _LikeLengths(_Neighbours):
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(dataset, batch_size, drop_last, **options)
-        self._lengths = [
-            sum(len(text) for text in row.values() if isinstance(text, str)) for row in dataset
-        ]
+        self._lengths = [sum(len(t) for t in row.values() if isinstance(t, str)) for row in dataset]
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng((self.seed, self.epoch))
@@ -283,17 +266,6 @@ class _Figures(BaseEvaluator):
         if self._keep != "best":
             rank = epoch if self._keep == "last" else -abs(epoch - int(self._keep))
         return figures | {RANK: rank}
-
-
-@dataclass
-class _Collator:
-    """A collator with the attribute that the trainer reads."""
-
-    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]
-    valid_label_columns = ("label",)
-
-    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-        return self.collate(rows)
 
 
 class _Report(TrainerCallback):

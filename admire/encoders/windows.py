@@ -43,8 +43,7 @@ class Windows(NamedTuple):
     @property
     def each(self) -> list[Vectors]:
         """The windows of each text, shape (windows, width)."""
-        ends = [*self.starts[1:], len(self.vectors)]
-        return [self.vectors[start:end] for start, end in zip(self.starts, ends, strict=False)]
+        return np.split(self.vectors, self.starts)[1:]
 
     @property
     def first(self) -> Vectors:
@@ -52,14 +51,11 @@ class Windows(NamedTuple):
         return self.vectors[self.starts]
 
     def map(self, change: Callable[[Vectors], Vectors]) -> Self:
-        """Return them with changed vectors, such as projected ones."""
+        """Return windows with changed vectors, such as projected ones."""
         return self._replace(vectors=change(self.vectors)) if len(self.vectors) else self
 
-    def best(self, cosines: npt.NDArray[np.floating], axis: int) -> Any:
-        """Reduce an axis of cosines from windows to texts: of each text, its best window counts.
-
-        This is MaxP of passage retrieval (Dai and Callan 2019, arXiv 1905.09217).
-        """
+    def best(self, cosines: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+        """Reduce an axis of cosines to each text's best window (MaxP: Dai and Callan 2019)."""
         if len(self.starts) == len(self.vectors):
             return cosines
         return np.maximum.reduceat(cosines, self.starts, axis=axis)
@@ -68,11 +64,10 @@ class Windows(NamedTuple):
 def compare(queries: Windows, candidates: Windows) -> Cosines:
     """Return the cosines of queries and candidates, shape (queries, candidates).
 
-    A text of several windows is as like another as the window of it that is most like that.
+    A text of several windows counts by the one that is most like the other text.
     """
     cosines = queries.vectors.astype(float) @ candidates.vectors.astype(float).T
-    best: Cosines = queries.best(candidates.best(cosines, 1), 0)
-    return best
+    return queries.best(candidates.best(cosines, 1), 0)
 
 
 def divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
@@ -89,7 +84,7 @@ def divide(text: str, count: Callable[[str], int], limit: int) -> list[int]:
         )
         if not fits:
             break
-        words = (found.end() for found in re.finditer(r"\s+", text[start : start + fits]))
+        words = (space.end() for space in re.finditer(r"\s+", text[start : start + fits]))
         start += max((end for end in words if text[start : start + end].strip()), default=fits)
         ends.append(start)
     return [*ends, stop]

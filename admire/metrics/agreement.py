@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 
 import pandas as pd
 
@@ -25,9 +26,7 @@ def shared_items(tables: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
     Items are told apart by their compound and sentence; repetitions are paired in their order.
     """
     numbered = [
-        table.assign(repetition=table.groupby(KEYS).cumcount())
-        .set_index([*KEYS, "repetition"], drop=False)
-        .drop(columns="repetition")
+        table.set_index([table["compound"], table["sentence"], table.groupby(KEYS).cumcount()])
         for table in tables
     ]
     shared = numbered[0].index
@@ -40,10 +39,9 @@ def describe_shared(names: Sequence[object], items: Sequence[Iterable[Hashable]]
     """Say how many items runs share, and how many each lacks; empty if all have the same.
 
     Args:
-        names: of the runs.
         items: for each run the keys of its items.
     """
-    own = [set(keys) for keys in items]
+    own = [*map(set, items)]
     every, shared = set.union(*own), set.intersection(*own)
     if len(every) == len(shared):
         return ""
@@ -52,19 +50,14 @@ def describe_shared(names: Sequence[object], items: Sequence[Iterable[Hashable]]
         for name, keys in zip(names, own, strict=True)
         if len(keys) < len(every)
     ]
-    compared = "Only these are compared" if shared else "They cannot be compared"
-    return (
-        f"The runs share {len(shared):,} of their {len(every):,} items ({', '.join(lacks)}). "
-        f"{compared}."
-    )
+    shares = f"The runs share {len(shared):,} of their {len(every):,} items ({', '.join(lacks)})."
+    return f"{shares} {'Only these are' if shared else 'They cannot be'} compared."
 
 
 def shared_places(
     runs: Sequence[Sequence[Prediction]], names: Sequence[object]
 ) -> list[tuple[int, ...]]:
-    """Return where in each run the items are that all of them have.
-
-    If one lacks items of another, a warning says so.
+    """Return where in each run the items are that all of them have; warn if one lacks some.
 
     Args:
         runs: the predictions of each.
@@ -73,20 +66,18 @@ def shared_places(
     Raises:
         UserError: they have no item with the same candidates in common.
     """
-    every = [row for predictions in runs for row in predictions]
-    has_sentences = all(row.sentence is not None for row in every)
-    has_orders = all(row.order for row in every)
-    by_item: list[dict[Hashable, int]] = []
-    for predictions in runs:
-        items = [
-            Item(
-                row.compound,
-                (row.sentence or "") if has_sentences else "",
-                candidates=tuple(map(Candidate, row.order)) if has_orders else (),
-            )
-            for row in predictions
-        ]
-        by_item.append({key: place for place, key in enumerate(item_keys(items))})
+    has_sentences = all(row.sentence is not None for row in chain(*runs))
+    has_orders = all(row.order for row in chain(*runs))
+
+    def as_item(row: Prediction) -> Item:
+        candidates = tuple(map(Candidate, row.order)) if has_orders else ()
+        sentence = (row.sentence or "") if has_sentences else ""
+        return Item(row.compound, sentence, candidates=candidates)
+
+    by_item = [
+        {key: place for place, key in enumerate(item_keys([*map(as_item, predictions)]))}
+        for predictions in runs
+    ]
     note = describe_shared(names, by_item)
     shared = [key for key in by_item[0] if all(key in places for places in by_item)]
     if not shared:
@@ -102,10 +93,9 @@ def order_agreement(
     """Return how far two runs' predictions of the same items agree, without any gold.
 
     Returns:
-        The columns of :func:`admire.metrics.figures.summarise`, a row for each figure:
-        ``same_first``, the share of items with the same candidate first; and ``kendall_tau``, the
-        mean of :func:`admire.metrics.metrics.kendall_tau` of their orders, which submissions to
-        Subtask B do not have.
+        As :func:`admire.metrics.figures.summarise`: ``same_first``, the share of items with the
+        same candidate first; and ``kendall_tau``, the mean of Kendall's tau of their orders, which
+        submissions to Subtask B do not have.
     """
     figures, rows = ["same_first", "kendall_tau"], []
     for pair in zip(first, second, strict=True):

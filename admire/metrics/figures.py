@@ -1,13 +1,11 @@
-"""Tables of figures: means with intervals by group, their differences, and how they read.
-
-Also how well a run's probability of the sense is calibrated, and what abstaining would gain.
-"""
+"""Tables of figures: means with intervals by group, differences, and how sure senses are."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,7 @@ from admire.metrics import metrics
 GROUPS = ("all", "idiomatic", "literal")
 
 COLUMNS = ["group", "n", "metric", "mean", "low", "high"]
-"""Of a table of figures: a row for each group of ``n`` items and metric, its mean, and the ends of
-its 95 % interval."""
+"""Of a table of figures: a row for each group of ``n`` items and metric, with its 95 % interval."""
 
 MACRO = "macro"
 """The group of macro-averages over languages, which AdMIRe 2's figures are."""
@@ -88,7 +85,7 @@ def summarise(
 def item_metrics(scored: pd.DataFrame) -> list[str]:
     """Return the columns of scored items that are figures, the default metrics first."""
     ordered = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
-    return [metric for metric in ordered if metric in scored]
+    return [*filter(scored.columns.__contains__, ordered)]
 
 
 def summarise_languages(
@@ -96,10 +93,9 @@ def summarise_languages(
 ) -> pd.DataFrame:
     """Return the means of figures by language, and their mean over languages, with 95 % intervals.
 
-    ``languages`` are those of the rows of ``scored``.
-    The groups are the languages by their first figure, the best first, and then :data:`MACRO`,
-    whose intervals are from resampling languages, and items within each. Figures that some items
-    lack are left out, unless all are such.
+    The groups are the ``languages`` of the rows by their first figure, the best first, and then
+    :data:`MACRO`, whose intervals are from resampling languages, and items within each. Figures
+    that some items lack are left out, unless all are such.
     """
     every = item_metrics(scored)
     columns = [name for name in every if scored[name].notna().all()] or every
@@ -136,10 +132,8 @@ def paired_difference(
     seed: int = 0,
 ) -> pd.DataFrame:
     """Summarise the differences second minus first on the same items, as :func:`summarise` does."""
-    difference = second[["compound", "sentence", "sentence_type"]].copy()
     both = [column for column in columns or item_metrics(first) if column in second]
-    for column in both:
-        difference[column] = second[column] - first[column]
+    difference = second.assign(**{column: second[column] - first[column] for column in both})
     return summarise(difference, columns=both, seed=seed, shares=())
 
 
@@ -159,19 +153,18 @@ def tied_figures(scored: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_ties(scored: pd.DataFrame) -> str:
-    """Say what :func:`tied_figures` has, for every place that shows figures; empty for no ties."""
+    """Say what :func:`tied_figures` has; empty for no ties."""
     table = tied_figures(scored)
     if table.empty:
         return ""
     parts = [f"{row.part:.3f} of {row.metric} {row.mean:.3f}" for row in table.itertuples()]
-    many = f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top"
-    return f"{many}, decided by the names of files. On these rest {', '.join(parts)}."
+    tied = f"{table['tied'].max()} of {table['n'].max()} items have a tie at the top"
+    return f"{tied}, decided by the names of files. On these rest {', '.join(parts)}."
 
 
 def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
-    """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
+    """Write a figure with its interval, ``0.543 [0.414, 0.671]``, as far as these are known.
 
-    One whose interval is not known stands alone, and one that is not known is :data:`NOTHING`.
     Nothing is −0.000.
     """
     if math.isnan(mean):
@@ -188,10 +181,10 @@ def wide_figures(
 
     Args:
         index: the columns that identify a group, such as ``group`` and ``n``.
-        signed: whether figures have a plus, as differences do.
+        signed: whether figures have a plus.
     """
     ends = figures[["mean", "low", "high"]].to_numpy(float)
-    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
+    texts = figures.assign(text=[*map(partial(figure_text, signed=signed), *ends.T)])
     return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)
 
 

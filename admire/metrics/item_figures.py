@@ -27,20 +27,16 @@ def score_items(
 ) -> pd.DataFrame:
     """Return the figures of each item that has gold, a row an item, in the gold's order.
 
-    If some items have none, a message says how many have; these need no prediction.
+    Predictions are joined to items by compound and sentence; without sentences by compound, if none
+    has several. Rows with the same compound and sentence are joined in their order, those of a run
+    within each language. A submission to V-WSD is joined row by row.
 
-    Predictions are joined to items by compound and sentence. A submission without sentences is
-    joined by compound, if no compound has several sentences. Rows with the same compound and
-    sentence are joined in their order, those of a run within each language. A submission
-    to V-WSD is joined row by row.
-
-    Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
-    ``corr_rank``. An item whose ``expected_order`` names only the best candidate, as people's
-    judgements may give it, has ``top1`` alone. For Subtask B, whose gold is ``expected_item``, the
-    figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
-    submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
-    Predictions of a run that predicts senses add ``predicted_type``, ``probability_idiomatic``
-    (NaN if no vote could be read) and ``unsure``; those of a run with ties ``tied_first``.
+    Columns: ``compound``, ``sentence``, ``sentence_type`` and the figures: ``top1``, ``dcg``,
+    ``corr_official``, ``corr_rank``; if only the best candidate is known, ``top1`` alone. Those of
+    Subtask B are ``item_accuracy`` and, if the submission has senses and the gold has all,
+    ``sense_accuracy``; those of V-WSD ``top1`` and ``mrr``. A run that predicts senses adds
+    ``predicted_type``, ``probability_idiomatic`` (NaN if no vote could be read) and ``unsure``;
+    one with ties ``tied_first``.
 
     Args:
         names: further metrics, each with a column.
@@ -149,9 +145,7 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
 def score_item(
     item: Item, prediction: Prediction, name: str, number: int, figures: Mapping[str, Figure]
 ) -> dict[str, Any]:
-    """Return an item's sense, its figures if it has gold, and its predicted sense.
-
-    See :func:`score_items`.
+    """Return an item's columns of :func:`score_items`, without its texts.
 
     Args:
         number: of the item, for messages.

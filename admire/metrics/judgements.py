@@ -22,10 +22,9 @@ class Judgement(BaseModel):
 
     Attributes:
         number: of the item's card in the report.
-        sentence: may be left out where an item has none.
         candidates: their names. None where the compound and the sentence are enough.
         verdict: whether what ``run`` says of the item is right; None for a note alone.
-        sense, best: what is right, None where it was not told. Of an agreement these are the run's.
+        sense, best: what is right, as far as it was told; in an agreement, the run's.
     """
 
     model_config = STRICT
@@ -43,8 +42,7 @@ class Judgement(BaseModel):
 
     def is_of(self, item: Item) -> bool:
         """Return whether it judges this item, as far as both name candidates."""
-        card_text = item.sentence if item.has_sense else item.compound
-        names = _names(item)
+        card_text, names = item.sentence if item.has_sense else item.compound, _names(item)
         return self.sentence in (card_text, item.sentence) and (
             not self.candidates or not names or set(self.candidates) == set(names)
         )
@@ -96,37 +94,33 @@ class CorrectedGold:
 def correct_gold(items: Sequence[Item], path: Path, source: object) -> CorrectedGold:
     """Correct the gold of items by a file of judgements.
 
-    A sense replaces the gold's. A best candidate moves to the front of the gold order, and the
-    others follow as before, so that each item keeps all figures. An item without a gold order gets
-    top-1 alone. Items with the same compound, sentence and candidates are corrected alike.
-    Messages name the ``source`` of the items.
+    A sense replaces the gold's. A best candidate moves to the front of the gold order, so that each
+    item keeps all figures; an item without a gold order gets top-1 alone. Items with the same
+    compound, sentence and candidates are corrected alike. Messages name the items' ``source``.
 
     Raises:
         UserError: the file cannot be read, a judgement does not fit the items, or two contradict
             each other.
     """
     rows = read_as(JudgementFile, read_text(path), path).judgements
-    judgements = {
-        (place := f"{path}, judgement {number}"): read_as(Judgement, row, place)
-        for number, row in enumerate(rows, start=1)
-    }
     by_compound = defaultdict(list)
-    for place, judgement in judgements.items():
+    unused: dict[str, Judgement] = {}
+    for number, row in enumerate(rows, start=1):
+        place = f"{path}, judgement {number}"
+        unused[place] = judgement = read_as(Judgement, row, place)
         by_compound[judgement.compound].append((place, judgement))
-    used: set[str] = set()
-    corrected = []
-    judged = 0
+    corrected, judged = [], 0
     for item in items:
         own = [pair for pair in by_compound[item.compound] if pair[1].is_of(item)]
-        used.update(place for place, _ in own)
+        for place, _ in own:
+            unused.pop(place, None)
         judged += bool(own)
         _check(item, own)
         corrected.append(own[0][1].correct(item) if own else item)
-    for place, judgement in judgements.items():
-        if place not in used:
-            text = f" in “{judgement.sentence}”" if judgement.sentence else ""
-            text += " with these candidates" if judgement.candidates else ""
-            raise UserError(f"{place}: '{judgement.compound}'{text} is not an item of {source}.")
+    for place, judgement in unused.items():
+        text = f" in “{judgement.sentence}”" if judgement.sentence else ""
+        text += " with these candidates" if judgement.candidates else ""
+        raise UserError(f"{place}: '{judgement.compound}'{text} is not an item of {source}.")
     pairs = list(zip(items, corrected, strict=True))
     return CorrectedGold(
         corrected,

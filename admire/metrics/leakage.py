@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 SAW = "saw"
-"""The key of a card's list: digests by kind of all that a head or detector was trained on, the
-items that stopped the training included."""
+"""The key of a card's list: digests by kind of all that it was trained on or stopped by."""
 
 Leaks = Mapping[str, Sequence[Kind]]
 """The kinds of an item's parts that occur in the training data of ``head`` or ``detector``."""
@@ -42,17 +42,16 @@ class Card(BaseModel):
 
 def training_digests(model: object) -> Digests | None:
     """Return the list on the card of a head or detector; None where there is none."""
-    card = getattr(model, "card", {SAW: None})
+    card: Mapping[str, Digests | None] = getattr(model, "card", {SAW: None})
     if SAW not in card:
         log.warning("The card of a head or detector does not list what it was trained on.")
-    listed: Digests | None = card.get(SAW)
-    return listed
+    return card.get(SAW)
 
 
 def detector_parts(items: Iterable[Item]) -> list[Part]:
     """Return the parts of items that detectors read: compounds and sentences."""
     parts = parts_of(items, pictures=False)
-    return [part for part in parts if part.kind in ("compound", "sentence")]
+    return [part for part in parts if part.kind != "caption"]
 
 
 def summarise_card(card: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,11 +83,10 @@ def find_leaks(
 
 def merge_leaks(leaked: Iterable[Leaks]) -> dict[str, list[Kind]]:
     """Return the kinds of an item's parts that were seen in any of several runs."""
-    merged: dict[str, list[Kind]] = {}
-    for run_leaks in leaked:
-        for model, kinds in run_leaks.items():
-            merged[model] = list(dict.fromkeys([*merged.get(model, ()), *kinds]))
-    return merged
+    merged: dict[str, dict[Kind, None]] = defaultdict(dict)
+    for model, kinds in chain.from_iterable(run_leaks.items() for run_leaks in leaked):
+        merged[model] |= dict.fromkeys(kinds)
+    return {model: [*kinds] for model, kinds in merged.items()}
 
 
 def warn_of_shared(
@@ -105,14 +103,13 @@ def warn_of_shared(
         model: what was trained, for the message.
     """
     parts = list(parts)
-    repeated: dict[Part, None] = {}
+    repeated: set[Part] = set()
     tested: set[int] = set()
     example = ""
     for training, test in splits:
         training, test = set(map(int, training)), set(map(int, test))
         training_parts = [part for part in parts if part.item in training]
-        test_parts = [part for part in parts if part.item in test]
-        repeats = shared(test_parts, digests(training_parts))
+        repeats = shared((part for part in parts if part.item in test), digests(training_parts))
         if repeats and not example:
             first, name = repeats[0], textwrap.shorten(repeats[0].name, 60, placeholder="…")
             source = next(p for p in training_parts if shared([first], {p.kind: [p.digest]}))
@@ -120,7 +117,7 @@ def warn_of_shared(
                 f"{first.kind} '{name}' of '{compounds[first.item]}', also in "
                 f"'{compounds[source.item]}'"
             )
-        repeated.update(dict.fromkeys(repeats))
+        repeated.update(repeats)
         tested |= test
     if repeated:
         log.warning(
@@ -140,13 +137,11 @@ def describe_leaks(
     """Return sentences on scored items that were seen in training.
 
     There are none, or one for each of head and detector and one with the mean figures of the other
-    items: of ``columns``, or of those of :func:`admire.metrics.item_figures.score_items`.
+    items: of ``columns``, or of all.
     """
     sentences = []
-    for model in sorted({model for item_leaks in leaked for model in item_leaks}):
-        kinds = [
-            (kind, k) for k, item_leaks in enumerate(leaked) for kind in item_leaks.get(model, ())
-        ]
+    for model in sorted(set[str]().union(*leaked)):
+        kinds = [(kind, k) for k, leaks in enumerate(leaked) for kind in leaks.get(model, ())]
         count = len({k for _, k in kinds})
         sentences.append(
             f"{count} of {len(leaked)} items share {count_parts(kinds)} with what the {model} saw "
@@ -156,13 +151,10 @@ def describe_leaks(
         return []
     unseen = [not any(item_leaks.values()) for item_leaks in leaked]
     if not any(unseen):
-        sentences.append("So these figures say little about unseen items.")
-    else:
-        names = columns or item_metrics(scored)
-        means = scored.loc[unseen, list(names)].mean()
-        figures = ", ".join(f"{name} {means[name]:.3f}" for name in names)
-        sentences.append(f"Figures of the other {sum(unseen)}: {figures}.")
-    return sentences
+        return [*sentences, "So these figures say little about unseen items."]
+    means = scored.loc[unseen, list(columns or item_metrics(scored))].mean()
+    figures = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+    return [*sentences, f"Figures of the other {sum(unseen)}: {figures}."]
 
 
 def warn_if_leaked(

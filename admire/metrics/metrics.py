@@ -23,16 +23,13 @@ DEFAULT = ("top1", "dcg", "corr_official", "corr_rank", "mrr", "item_accuracy", 
 """The metrics that an item has if none are named, in the order of tables."""
 
 
-@register(
-    "metric",
-    "top1",
-    heading="top-1",
-    share=True,
-    about="The share of items whose best candidate is ranked first.",
-)
+@register("metric", "top1", heading="top-1", share=True)
 def top1(order: Sequence[str], item: Item) -> float | None:
-    """Return 1.0 if the first candidate is the best by gold, else 0.0; in V-WSD it is hit@1."""
-    return None if _is_sequence(item) else float(order[0] == item.best)
+    """The share of items whose best candidate is ranked first.
+
+    1.0 or 0.0 of an item; in V-WSD it is hit@1.
+    """
+    return None if _expected(item) is None else float(order[0] == item.best)
 
 
 @register(
@@ -46,20 +43,17 @@ def dcg(order: Sequence[str], item: Item) -> float | None:
     """Return AdMIRe's discounted cumulative gain: gains 3 and 1 for the two best candidates.
 
     3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
-    first and second expected candidates. The best is 3 + 1 / log2(3) = 3.631; with five candidates
-    a random order has the mean 2.359.
+    first and second expected candidates.
     """
-    if not (expected := _whole_order(item)):
+    if not (expected := _expected(item)):
         return None
     first, second = order.index(expected[0]), order.index(expected[1])
     return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
 
 
-@register(
-    "metric", "ndcg5", heading="nDCG@5", about="DCG divided by the best that it can be; at best 1."
-)
+@register("metric", "ndcg5", heading="nDCG@5")
 def ndcg5(order: Sequence[str], item: Item) -> float | None:
-    """Return :func:`dcg` divided by :data:`BEST_DCG`."""
+    """DCG divided by the best that it can be; at best 1."""
     gain = dcg(order, item)
     return None if gain is None else gain / BEST_DCG
 
@@ -73,25 +67,19 @@ def ndcg5(order: Sequence[str], item: Item) -> float | None:
 def corr_official(order: Sequence[str], item: Item) -> float | None:
     """Return the correlation as AdMIRe's own scorer computes it, in [-1, 1].
 
-    The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
-    order, so it correlates the names' alphabetical ranks place by place. That depends on how the
-    files are called; it is reported because published figures are computed this way. See
-    :func:`corr_rank` for the correlation of the orders themselves.
+    The scorer gives Spearman the file *names* in expected and in predicted order, so it correlates
+    their alphabetical ranks place by place, and depends on how the files are called.
     """
-    if not (expected := _whole_order(item)):
+    if not (expected := _expected(item)):
         return None
     rank = sorted(expected).index
     return _spearman([*map(rank, expected)], [*map(rank, order)])
 
 
-@register(
-    "metric",
-    "corr_rank",
-    about="Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
-)
+@register("metric", "corr_rank")
 def corr_rank(order: Sequence[str], item: Item) -> float | None:
-    """Return Spearman's correlation of the candidates' expected and predicted positions."""
-    if not (expected := _whole_order(item)):
+    """Spearman's correlation of the predicted order with the gold order, from −1 to 1."""
+    if not (expected := _expected(item)):
         return None
     return _spearman(range(len(expected)), [*map(order.index, expected)])
 
@@ -109,28 +97,22 @@ def mrr(order: Sequence[str], item: Item) -> float | None:
     return 1 / (1 + order.index(right)) if right else None
 
 
-@register(
-    "metric",
-    "item_accuracy",
-    heading="item accuracy",
-    share=True,
-    about="The share of items whose sequence is continued by the right candidate.",
-)
+@register("metric", "item_accuracy", heading="item accuracy", share=True)
 def item_accuracy(order: Sequence[str], item: Item) -> float | None:
-    """Return whether the first candidate completes the sequence of Subtask B, 1 or 0."""
-    return float(order[0] == item.expected_item) if _is_sequence(item) else None
+    """The share of items whose sequence is continued by the right candidate.
+
+    1.0 or 0.0 of an item of Subtask B, by its first candidate.
+    """
+    return float(order[0] == item.expected_item) if _expected(item) is None else None
 
 
-@register(
-    "metric",
-    "sense_accuracy",
-    heading="sense accuracy",
-    share=True,
-    about="The share of items whose sense is predicted rightly.",
-)
+@register("metric", "sense_accuracy", heading="sense accuracy", share=True)
 def sense_accuracy(order: Sequence[str], item: Item, sense: SenseLabel | None) -> float | None:
-    """Return whether the predicted sense of an item of Subtask B is the right one, 1 or 0."""
-    return float(sense == item.sentence_type) if _is_sequence(item) else None
+    """The share of items whose sense is predicted rightly.
+
+    1.0 or 0.0 of an item of Subtask B.
+    """
+    return float(sense == item.sentence_type) if _expected(item) is None else None
 
 
 Figure = Callable[[Sequence[str], Item, SenseLabel | None, str], float | None]
@@ -145,21 +127,16 @@ def open_metrics(names: Iterable[str] = ()) -> dict[str, Figure]:
     """
     figures: dict[str, Figure] = {}
     for name in dict.fromkeys((*DEFAULT, *names)):
-        plugin = find("metric", name)
-        figures[plugin.name] = partial(_figure, plugin, "sense" in plugin.arguments)
+        figures[name] = partial(_figure, find("metric", name))
     return figures
 
 
 def _figure(
-    plugin: Plugin,
-    takes_sense: bool,
-    order: Sequence[str],
-    item: Item,
-    sense: SenseLabel | None,
-    where: str,
+    plugin: Plugin, order: Sequence[str], item: Item, sense: SenseLabel | None, where: str
 ) -> float | None:
+    senses = (sense,) if "sense" in plugin.arguments else ()
     try:  # a context manager costs more than a figure
-        value = plugin.make(order, item, sense) if takes_sense else plugin.make(order, item)
+        value = plugin.make(order, item, *senses)
         if value is None:
             return None
         number = float(value) if isinstance(value, float | Real | np.bool_) else math.nan
@@ -176,28 +153,22 @@ def is_share(name: str) -> bool:
     return name == "accuracy" or (name in names("metric") and find("metric", name).share)
 
 
-def _is_sequence(item: Item) -> bool:
-    """Return whether the gold is that of Subtask B."""
-    return item.has_sense and item.expected_item is not None
-
-
-def _whole_order(item: Item) -> Sequence[str]:
-    """Return the expected order of Subtask A; empty if it is another task's or only the best."""
+def _expected(item: Item) -> Sequence[str] | None:
+    """Return Subtask A's expected order; none of V-WSD or of the best alone; None of Subtask B."""
+    if item.expected_item is not None:
+        return None if item.has_sense else ()
     order = item.expected_order or ()
-    return order if item.expected_item is None and len(order) > 1 else ()
+    return order if len(order) > 1 else ()
 
 
 def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
     """Return Spearman's rho of two permutations of 0 … n-1: 1 - 6 Σd² / (n (n² - 1))."""
-    n = len(a)
-    return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
+    n, squares = len(a), round(math.dist(a, b) ** 2)  # a sum of whole numbers
+    return 1 - 6 * squares / (n * (n * n - 1))
 
 
 def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return Kendall's tau of two orders of the same two names or more, from -1 to 1.
-
-    It is the share of pairs of names in the same order, minus the share of the others.
-    """
+    """Return Kendall's tau of two orders of the same two names or more, from -1 to 1."""
     places = np.array([second.index(name) for name in first])
     left, right = np.triu_indices(len(places), 1)
     return float(np.sign(places[right] - places[left]).mean())
@@ -243,9 +214,8 @@ def bootstrap_intervals(
 
     Samples whose statistic is NaN, because they do not define it, are left out.
     """
-    rng = np.random.default_rng(seed)
+    rng, step = np.random.default_rng(seed), max(1, DRAWN // count)
     values = np.empty((len(statistics), resamples))
-    step = max(1, DRAWN // count)
     for start in range(0, resamples, step):
         drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
         for k, statistic in enumerate(statistics):
@@ -258,10 +228,8 @@ def macro_intervals(
 ) -> list[tuple[float, float]]:
     """Return the 95 % percentile interval of each figure's mean over groups, such as languages.
 
-    Groups are resampled, and the items of each group every time that it is drawn.
-
-    Args:
-        groups: the figures of each group's items, (items, figures).
+    Groups are resampled, and the items of each group, of shape (items, figures), every time that it
+    is drawn.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, len(groups), size=(resamples, len(groups)))
@@ -302,8 +270,8 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
 
-    The probabilities are put into bins of equal width. It is the mean difference between a bin's
-    mean probability and the share of its cases that happened, weighted by the bins' sizes.
+    It is the mean difference between the mean probability of a bin and the share of its cases that
+    happened, weighted by the sizes of the bins, which have equal width.
     """
     return apply_to_all(calibration(probabilities, happened, bins), np.size(probabilities))
 
@@ -331,13 +299,9 @@ def risk_coverage(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the mean loss of the surest items, by how many of them are answered.
 
-    Args:
-        confidences, losses: (items,) each.
-
     Returns:
         Three arrays with an element for each different confidence, the highest first: the
-        confidence; how many items have at least that; and their mean loss. Items with the same
-        confidence are one step, so that the order of the items does not matter.
+        confidence; how many items have at least that; and their mean loss.
     """
     order, ends = _steps(confidences)
     counts = ends + 1
@@ -379,18 +343,16 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     z = NormalDist().inv_cdf(0.975)
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
-    half = spread / (1 + z * z / count)
-    low, high = middle - half, middle + half  # nearly 0 and 1 where they are just that
-    return max(0.0, min(low, share)), min(1.0, max(high, share))
+    half = spread / (1 + z * z / count)  # the ends are nearly 0 and 1 where they are just that
+    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
 
 
 def confidence(probability_idiomatic: float | None, sense: str | None) -> float:
     """Return the probability of the predicted sense; 0.5 if it or the sense is None.
 
-    It is below 0.5 if several models' majority disagrees with their mean probability. It is
-    rounded, so that 0.8 and 1 - 0.2 are the same.
+    It is below 0.5 if several models' majority disagrees with their mean probability.
     """
     if probability_idiomatic is None or sense is None:
         return 0.5
     p = probability_idiomatic
-    return round(p if sense == "idiomatic" else 1 - p, 9)
+    return round(p if sense == "idiomatic" else 1 - p, 9)  # so 0.8 and 1 - 0.2 are the same

@@ -2,9 +2,9 @@
 
 ``published.csv`` has a row for each system of a board, the best first: the organisers' results page
 (https://semeval2025-task1.github.io/), UoR-NCL's paper, the human figures of the task's overview,
-and figures on AdMIRe 2, which has no board. If the organisers list an entry with
-the figures of its team's paper, only the paper's row is kept. ``n`` is empty for figures that are
-not shares of the set's items. ``published.json`` has the sources, the sizes of the sets and notes.
+and figures on AdMIRe 2, which has no board. An entry of the organisers with the figures of its
+team's paper is in the paper's row. ``n`` is empty for figures that are not shares of the set's
+items. ``published.json`` has the sources, the sizes of the sets and notes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -33,8 +33,6 @@ Subtask = Literal["a", "b"]
 
 COLUMNS = ("item_accuracy", "sense_accuracy", "top1", "dcg", "ndcg5", "corr_official")
 """All figures that were published."""
-
-
 FEW = 30
 """Below so many items a place is a range first."""
 
@@ -60,14 +58,12 @@ class Board:
 
 @dataclass(frozen=True)
 class Standing:
-    """The place of a figure among published ones, from 1.
+    """The place of a figure of ``n`` items among published ones, from 1.
 
     Attributes:
-        place: one more than the number of better systems.
         best, worst: the places at the ends of the figure's interval.
         of: the number of places: of systems and one for ours.
         track: of the board.
-        n: how many items the figure is of.
     """
 
     metric: str
@@ -100,7 +96,7 @@ def boards(
 ) -> tuple[list[Board], list[str]]:
     """Return the boards of a set in a track, or in every track for None, and notes on them.
 
-    Where nothing was published in the track, it is ``image+caption``, and a note says so.
+    If nothing was published in the track, they are those of ``image+caption``.
     """
     check_setting("published", name, PublishedSet)
     data = _data()
@@ -110,8 +106,8 @@ def boards(
             f"On {name} no figures were published for Subtask {subtask.upper()}, but on {sets}.",
             "published",
         )
-    every = [Board(name, subtask, board_track) for board_track in get_args(BoardTrack)]
-    every = [board for board in every if not published_systems(board).empty]
+    of_set = (Board(name, subtask, board_track) for board_track in get_args(BoardTrack))
+    every = [board for board in of_set if not published_systems(board).empty]
     notes = [data["notes"][name]] if name in data["notes"] else []
     chosen = [board for board in every if track in (None, board.track)]
     if not chosen:
@@ -126,10 +122,10 @@ def published_systems(board: Board) -> pd.DataFrame:
 
     Returns:
         A row for each system: ``system``, ``source``, ``placed`` (whether it has a place: an entry
-        of the organisers' board, or any system without such a board; people have none),
-        the published ones of :data:`COLUMNS` (NaN where a system lacks one), ``low`` and ``high``
-        (of the first figure, its 95 % interval by Wilson; NaN for people and macro-averages) and
-        ``decimals`` (of the published figures).
+        of the organisers' board, or any system without such a board; people have none), the
+        published ones of :data:`COLUMNS` (NaN where a system lacks one), ``low`` and ``high`` (of
+        the first figure, its 95 % interval by Wilson; NaN for people and macro-averages) and
+        ``decimals``.
     """
     table = _table()
     of_board = [table[name] == getattr(board, name) for name in ("set", "subtask", "track")]
@@ -151,10 +147,8 @@ def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
     items = _data()["items"][subtask_of(gold)].get(name, len(gold))
     if len(gold) == items:
         return None
-    return (
-        f"The gold has {len(gold)} items, {name} has {items}: the published figures are for other "
-        "items."
-    )
+    sizes = f"The gold has {len(gold)} items, {name} has {items}"
+    return f"{sizes}: the published figures are for other items."
 
 
 def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
@@ -163,10 +157,9 @@ def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
     The name of the file, or of its folder, must have the word ``dev``, ``test``, ``extended`` (or
     the language tag ``xe`` or ``xp``) or ``both``.
     """
-    languages = {item.language for item in gold}
-    if len(languages) > 1 or not all(item.has_sense for item in gold):
+    language, *others = {item.language for item in gold}
+    if others or not all(item.has_sense for item in gold):
         return None
-    (language,) = languages
     file = PurePath(path.replace("\\", "/"))
     for text in (f"{file.name} {language}", file.parent.name):
         words = set(re.split(r"[^a-z]+", text.lower()))
@@ -174,8 +167,7 @@ def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
         for name, items in _data()["items"][subtask_of(gold)].items():
             base, _, part = name.partition("-")
             if (base, items) == (base_language(language), len(gold)) and part in words:
-                published: PublishedSet = name
-                return published
+                return cast("PublishedSet", name)
     return None
 
 
@@ -184,7 +176,7 @@ def subtask_of(gold: Sequence[Item]) -> Subtask:
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:
-    """Return the places of :func:`our_figures` among the :func:`published_systems` that have one.
+    """Return our places among the published systems that have one.
 
     Of two equal figures the board's other figure decides; without it, places are shared.
     """
@@ -207,15 +199,10 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
 
 
 def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]]:
-    """Return the rows that are compared, by metric: on all items, or AdMIRe 2's macro-averages.
-
-    Args:
-        summary: see :func:`admire.metrics.figures.summarise`, and of ``summarise_languages`` if
-            there are several languages.
-    """
+    """Return the rows of figures that are compared, by metric: of all items, or macro-averages."""
     macro = board.set == "admire2" and (summary["group"] == MACRO).any()
-    rows = summary[summary["group"] == (MACRO if macro else "all")].to_dict("records")
-    return {row["metric"]: {str(name): value for name, value in row.items()} for row in rows}
+    rows: Any = summary[summary["group"] == (MACRO if macro else "all")].to_dict("records")
+    return {row["metric"]: row for row in rows}
 
 
 def is_better(
@@ -232,7 +219,6 @@ def is_better(
         tie: the figure that decides where those of ``metric`` are equal.
         end: of our intervals.
     """
-
     figure, other = (
         _at_decimals(systems, ours[name][end] if name in ours else math.nan)
         for name in (metric, tie)
@@ -257,8 +243,7 @@ def _at_decimals(systems: pd.DataFrame, figure: float) -> list[float]:
 @cache
 def _data() -> dict[str, Any]:
     path = Path(__file__).with_name("published.json")
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return data
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 @cache

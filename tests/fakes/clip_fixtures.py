@@ -37,8 +37,6 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 def _fixture(kind: str) -> Any:
-    """A fixture with the folder of one small model."""
-
     @pytest.fixture(scope="session")
     def folder(folder_of: Callable[[str], Path]) -> Path:
         return folder_of(kind)

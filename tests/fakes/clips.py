@@ -20,7 +20,14 @@ import torch
 import transformers
 from PIL import Image
 from seeing import save_seeing
-from towers import PREPROCESS, TEXT, save_mclip, save_openclip, save_sentence_transformer
+from towers import (
+    PREPROCESS,
+    TEXT,
+    save_mclip,
+    save_openclip,
+    save_sentence_transformer,
+    save_text_tower,
+)
 
 from admire import UserError
 from admire.encoders import CachedEncoder, Precision, Role, Vectors, open_encoder
@@ -234,6 +241,7 @@ class Hub:
         *,
         revision: str | None = None,
         local_files_only: bool = False,
+        **_: str,
     ) -> str:
         """Stands for huggingface_hub.hf_hub_download."""
         if local_files_only:
@@ -263,18 +271,10 @@ def labse(folder: Path, image: Path) -> Path:
         intermediate_size=64,
         max_position_embeddings=40,
     )
-    torch.manual_seed(4)
-    encoder = transformers.BertModel(base)
-    head = torch.nn.Linear(32, 16)
     base.save_pretrained(folder / "LaBSE")
     transformers.BertTokenizer(vocab=vocabulary, do_lower_case=False).save_pretrained(folder)
-    weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}
-    weights |= {f"LinearTransformation.{k}": v.detach() for k, v in head.state_dict().items()}
-    weights["transformer.embeddings.position_ids"] = torch.arange(40)[None]
-    torch.save(weights, folder / "pytorch_model.bin")
-    settings = {"modelBase": "sentence-transformers/LaBSE", "model_type": "M-CLIP"}
-    sizes = {"numDims": 16, "transformerDimensions": 32}
-    (folder / "config.json").write_text(json.dumps(settings | sizes))
+    torch.manual_seed(4)
+    save_text_tower(folder, base, "sentence-transformers/LaBSE")
     shutil.copytree(image, folder / "image")
     return folder
 

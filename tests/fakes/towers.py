@@ -94,20 +94,25 @@ def save_mclip(folder: Path) -> Path:
     xlm-roberta-large, which M-CLIP trained on."""
     torch.manual_seed(3)
     transformers.XLMRobertaModel(xlm_roberta()).save_pretrained(folder / "tiny-xlm-roberta")
-    torch.manual_seed(1)
-    encoder = transformers.XLMRobertaModel(xlm_roberta())
     word_tokenizer().save_pretrained(folder)
-    head = torch.nn.Linear(32, 16)
-    weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}
-    weights |= {f"LinearTransformation.{k}": v.detach() for k, v in head.state_dict().items()}
-    # As transformers 4.8 saved it, position numbers included.
-    weights["transformer.embeddings.position_ids"] = torch.arange(66)[None]
-    torch.save(weights, folder / "pytorch_model.bin")
-    kind = {"architectures": ["MultilingualCLIP"], "model_type": "M-CLIP"}
-    sizes = {"modelBase": "tiny-xlm-roberta", "numDims": 16, "transformerDimensions": 32}
-    (folder / "config.json").write_text(json.dumps(kind | sizes))
+    torch.manual_seed(1)
+    save_text_tower(folder, xlm_roberta(), "tiny-xlm-roberta")
     save_openclip(folder / "image")
     return folder
+
+
+def save_text_tower(folder: Path, base: transformers.PreTrainedConfig, name: str) -> None:
+    """As transformers 4.8 saved M-CLIP's, position numbers included; ``name`` is the base's."""
+    encoder, head = transformers.AutoModel.from_config(base), torch.nn.Linear(32, 16)
+    weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}
+    weights |= {f"LinearTransformation.{k}": v.detach() for k, v in head.state_dict().items()}
+    places = torch.arange(base.max_position_embeddings)[None]
+    torch.save(
+        weights | {"transformer.embeddings.position_ids": places}, folder / "pytorch_model.bin"
+    )
+    kind = {"architectures": ["MultilingualCLIP"], "model_type": "M-CLIP"}
+    sizes = {"modelBase": name, "numDims": 16, "transformerDimensions": 32}
+    (folder / "config.json").write_text(json.dumps(kind | sizes))
 
 
 def save_sentence_transformer(

@@ -132,7 +132,7 @@ def train_detector(
         SAW: digests([*parts, *detector_parts(renamed)]),
     }
     return LightDetector(
-        tuple(Reader(encoder.name, encoder.identity) for encoder in encoders),
+        tuple(Reader(name=e.name, identity=e.identity) for e in encoders),
         np.array(heads) * scale.coef_[0, 0],
         np.full(HEADS, np.ravel(scale.intercept_)[0]),
         settings.neutral,
