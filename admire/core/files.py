@@ -49,6 +49,8 @@ def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
         UserError: the path or, unless they are followed, a link in it leads out of the folder, or
             no file can have this name. The message does not name the list.
     """
+    if follow_links and re.fullmatch(r"\w[\w -]*(\.\w+)?", name):
+        return name  # nearly all names
     if not name.strip() or "\0" in name:
         raise UserError(f"{name!r} cannot be the name of a file.")
     path = os.path.normpath(name)
@@ -98,7 +100,7 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
                     file = io.BytesIO(opened.read().decode("utf-16").encode())
             for line in file:
                 row += 1
-                empty &= not line.decode("utf-8-sig").strip()
+                empty &= not line.decode().lstrip("\ufeff").strip()
             if empty:
                 raise UserError(f"{path}: the file is empty.")
             file.seek(0)
@@ -128,8 +130,9 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
 
 def numbered_rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a table that was read here, with their numbers in the file, from 1."""
-    for place, cells in zip(table.index, table.to_numpy().tolist(), strict=True):
-        yield place + 1, dict(zip(table.columns, cells, strict=True))
+    columns = table.columns.tolist()
+    for place, cells in zip(table.index.tolist(), table.to_numpy().tolist(), strict=True):
+        yield place + 1, dict(zip(columns, cells, strict=True))
 
 
 def table_parts(
@@ -308,17 +311,12 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 
 
-def check_spelling(where: object, names: tuple[str, ...], columns: tuple[str, ...]) -> None:
-    """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
+@lru_cache(maxsize=64)
+def misspelt(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    """Return what is wrong if a column is spelt otherwise, so not read, or appears twice; or "".
 
     Other columns than these may differ from them in more than :func:`plain_name` removes.
     """
-    if fault := _spelling(names, columns):
-        raise UserError(f"{where}: {fault}")
-
-
-@lru_cache(maxsize=64)
-def _spelling(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
     spellings = {plain_name(name): name for name in columns}
     renamed = {}
     for name in names:

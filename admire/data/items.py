@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from admire.data.limits import Limit
+from admire.data.limits import limited
 
 SAMPLES = Path(__file__).parent / "samples"
 """The image set that ships with admire."""
 
 SenseLabel = Literal["idiomatic", "literal"]
 Context = Literal["sentence", "sequence", "word"]
-ImageName = Annotated[str, Limit("image")]
+ImageName = Annotated[str, *limited("image")]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Candidate:
 
     name: ImageName
     image: Path | None = None
-    caption: Annotated[str, Limit("caption")] | None = None
+    caption: Annotated[str, *limited("caption")] | None = None
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Item:
     as they are in the file, for submissions, if they are read in another form.
     """
 
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")]
-    language: Annotated[str, Limit("language")] = "en"
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")]
+    language: Annotated[str, *limited("language")] = "en"
     candidates: tuple[Candidate, ...] = ()
     sentence_type: SenseLabel | None = None
     expected_order: tuple[ImageName, ...] | None = None
     sequence: tuple[Candidate, ...] = ()
     expected_item: ImageName | None = None
-    word: Annotated[str, Limit("word")] = ""
-    definitions: tuple[Annotated[str, Limit("definition")], ...] = ()
+    word: Annotated[str, *limited("word")] = ""
+    definitions: tuple[Annotated[str, *limited("definition")], ...] = ()
     written: tuple[str, ...] = field(default=(), compare=False)
 
     @property

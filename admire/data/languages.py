@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ ADMIRE_2 = (
 )
 """The codes of the tasks' languages, by which submissions are called."""
 
-_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
+_CODES = dict(zip(map(str.lower, LANGUAGES.values()), LANGUAGES, strict=True))  # Norwegian → no
 _VARIANTS = {"brazil": "br", "portugal": "pt", "ecuador": "ec", "cyrillic": "cyrl", "latin": "latn"}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
@@ -67,6 +67,7 @@ def task_code(tag: str) -> str:
     return re.sub("-[A-Z]{4}$", "", tag.upper())
 
 
+@lru_cache(maxsize=64)
 def check_language(tag: str) -> str:
     """Return the tag in lower case with ``-``; refuse what does not look like one.
 

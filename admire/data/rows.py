@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from admire.core.errors import UserError
-from admire.data.columns import is_header, join_columns, read_columns, unread_cells
+from admire.data.columns import is_header, join_columns, read_columns, unread_keys
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
@@ -101,12 +101,9 @@ class RowReader:
         if is_header(row):
             raise UserError(f"{where}: repeats the header, as in joined files. Remove it.")
         columns = read_columns(row, where, keyed=keyed)
-        if columns.unread:
-            self.note(columns.unread, where)
-        for note, place in unread_cells(row, where):
+        for note, place in unread_keys(row, columns, where):
             self.note(note, place)
-        named = columns.sequence and self.pictures.sequence(row.get("compound"), columns.sequence)
-        row = join_columns(row, columns, named or {}, ragged=ragged)
+        row = join_columns(row, columns, self.pictures.sequence, ragged=ragged)
         where = where and place_of(where, row.get("compound"))
         start = f"{where}, " if where else ""
         try:
@@ -116,6 +113,7 @@ class RowReader:
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
+        written = str(row.get("compound") or ""), str(row.get("sentence") or "")
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -127,22 +125,22 @@ class RowReader:
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
-            written=_written(row, cells),
+            written=written if written != (cells.compound, cells.sentence) else (),
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)
-        if self.whole and item.candidates and (item.best or item.sentence_type):
-            self._check_gold(item, where)
+        self._check_gold(item, where)
         if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)
         return item
 
     def _check_gold(self, item: Item, where: str) -> None:
         """Refuse an item that came before with other gold."""
+        if not (self.whole and item.candidates and (item.best or item.sentence_type)):
+            return
         gold = item.sentence_type, item.expected_order, item.expected_item
         same = item.language, item.compound, item.sentence, item.sequence, frozenset(item.names)
-        key = hash(same)
-        first, other = self.gold.setdefault(key, (where, gold))
+        first, other = self.gold.setdefault(hash(same), (where, gold))
         if gold != other and any(a and b and a != b for a, b in zip(gold, other, strict=True)):
             raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
 
@@ -153,15 +151,16 @@ class RowReader:
 
         One that has neither image nor caption is dropped, if items have to be whole.
         """
-        candidates, found = list[Candidate](), set[Path | None]()
+        candidates, files = list[Candidate](), set[str]()
         for number, cells in enumerate(getattr(row, key), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row.compound, place)
-                if image and not isinstance(cells.image, Path) and image in found:
+                file = str(image)  # has a faster hash
+                if image and not isinstance(cells.image, Path) and file in files:
                     same = f"'{cells.name}' and another candidate are both {image}"
                     raise UserError(f"{place}: {same}.")
-                found.add(image)
+                files.add(file)
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
             if image or cells.caption or not self.whole:
@@ -182,14 +181,13 @@ class RowReader:
                 self._do_without(cells, compound, where)
         elif self.whole and not cells.caption:
             raise UserError(f"{where}: has neither a caption nor an image name.")
-        if not file:
-            return None
-        if self.look:
+        path = Path(file) if file else None
+        if self.look and path:
             try:
-                self.look(Path(file))
+                self.look(path)
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
-        return Path(file)
+        return path
 
     def _do_without(self, cells: CandidateCells, compound: str, where: str) -> None:
         """Refuse a named image that is missing, or count a warning where there is a caption."""
@@ -205,12 +203,6 @@ class RowReader:
                 + ("below it." if by_name else f"its folder '{compound}'."),
                 "images",
             )
-
-
-def _written(row: Mapping[str, Any], cells: Row) -> tuple[str, ...]:
-    """Return compound and sentence as they are in the file, if they are read in another form."""
-    written = str(row.get("compound") or ""), str(row.get("sentence") or "")
-    return written if written != (cells.compound, cells.sentence) else ()
 
 
 def _without_dropped(item: Item, cells: Row, start: str) -> Item:

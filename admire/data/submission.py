@@ -11,10 +11,10 @@ import pandas as pd
 from pydantic import BaseModel
 
 from admire.core.errors import UserError
-from admire.core.files import add_table, check_columns, check_spelling, numbered_rows, read_table
+from admire.core.files import add_table, check_columns, misspelt, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.data.items import SenseLabel
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.data.schema import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
@@ -48,8 +48,8 @@ class Prediction:
 
 
 class _Row(BaseModel):
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")] | None = None
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")] | None = None
     sentence_type: SenseCell = None
     expected_order: str = ""
     expected_item: ImageName = ""
@@ -108,7 +108,8 @@ def read_submission(path: str | Path) -> list[Prediction]:
             for number, line in text_lines(path)
         ]
     table = read_table(path, ("compound",))
-    check_spelling(path, tuple(map(str, table)), tuple(_Row.model_fields))
+    if fault := misspelt(tuple(map(str, table)), tuple(_Row.model_fields)):
+        raise UserError(f"{path}: {fault}")
     completes = "expected_item" in table and "expected_order" not in table
     check_columns(path, table, () if completes else ("expected_order",))
     predictions = []
