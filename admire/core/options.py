@@ -12,9 +12,8 @@ from pydantic.fields import FieldInfo
 
 from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
-from admire.core.errors import UserError
 from admire.core.registry import Kind
-from admire.core.schema import Seed, complaint
+from admire.core.schema import Seed, invalid_setting
 
 SettingsClass = TypeVar("SettingsClass")
 
@@ -129,8 +128,7 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     try:
         return kind(**{name: value for name, value in (values or {}).items() if name in names})
     except ValidationError as error:  # from a pydantic model; settings raise their own message
-        name = str(error.errors()[0]["loc"][0])
-        raise UserError(f"{name} {complaint(error)}", name) from None
+        raise invalid_setting(error) from None
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

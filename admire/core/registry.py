@@ -26,8 +26,7 @@ from contextlib import (
     redirect_stdout,
     suppress,
 )
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -37,7 +36,7 @@ from pydantic import ValidationError
 
 from admire.core.choices import nearest
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.schema import adapter, complaint
+from admire.core.schema import adapter, complaint, invalid_setting
 
 log = logging.getLogger("admire")
 
@@ -104,8 +103,7 @@ class Variant(NamedTuple):
     weights: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """A plug-in with its metadata.
 
     Attributes:
@@ -146,11 +144,11 @@ class Plugin:
     heading: str = ""
     share: bool = False
     ragged: bool = True
-    language: Callable[[Path], str | None] | None = field(default=None, repr=False)
+    language: Callable[[Path], str | None] | None = None
     settings: type | None = None
-    status: Callable[[], str] | None = field(default=None, repr=False)
-    pull: Callable[[], Path | str] | None = field(default=None, repr=False)
-    variants: tuple[Variant, ...] = field(default=(), repr=False)
+    status: Callable[[], str] | None = None
+    pull: Callable[[], Path | str] | None = None
+    variants: tuple[Variant, ...] = ()
 
     @property
     def written(self) -> str:
@@ -161,14 +159,14 @@ class Plugin:
     def title(self) -> str:
         """Its name in messages: "ranker 'length' of admire-length"."""
         origin = f" of {self.distribution}" if self.distribution else ""
-        return f"{noun(self.kind)} '{self.name}'{origin}"
+        return f"{NOUNS.get(self.kind, self.kind)} '{self.name}'{origin}"
 
     @property
     def ships(self) -> bool:
         """Whether it ships with admire."""
         return self.distribution == DISTRIBUTION
 
-    @cached_property
+    @property
     def arguments(self) -> set[str]:
         """The names of its arguments."""
         return set(inspect.signature(self.make).parameters)
@@ -191,11 +189,11 @@ class Plugin:
             try:
                 options["settings"] = self.settings(**options.get("plugins", {}).get(self.name, {}))
             except ValidationError as error:
-                name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
-                raise UserError(f"{name} {complaint(error)}", name) from None
-        chosen = {name: value for name, value in options.items() if name in self.arguments}
+                raise invalid_setting(error, f"{self.name}_") from None
+        for unused in options.keys() - self.arguments:
+            del options[unused]
         with self.blamed():
-            instance = self.make(*([source] if source else []), **chosen)
+            instance = self.make(*([source] if source else []), **options)
         if self.ships:
             return instance
         base, *needed = getattr(instance, "plugs_in_as", PROTOCOLS.get(self.kind, ("",)))
@@ -263,8 +261,9 @@ def checked(instance: object, result: Any, kind: Any, count: int | None = None) 
     plugin = plugin_of(instance)
     try:
         objects = list(result)
-        if wrong := next((thing for thing in objects if not isinstance(thing, kind)), None):
-            raise TypeError(f"{type(wrong).__name__} instead of {kind.__name__}")
+        for thing in objects:
+            if not isinstance(thing, kind):
+                raise TypeError(f"{type(thing).__name__} instead of {kind.__name__}")
         if count not in (None, len(objects)):
             raise TypeError(f"{len(objects)} of {count} objects")
         for thing in objects:
@@ -301,11 +300,6 @@ def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
     return decorate
 
 
-def noun(kind: Kind) -> str:
-    """Return the name of a kind of plug-in in messages."""
-    return NOUNS.get(kind, kind)
-
-
 @cache
 def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
     """Return the entry points by kind, name and distribution."""
@@ -328,8 +322,9 @@ def names(kind: Kind, *, foreign: bool = False) -> list[str]:
     """
     announced = _announced().get(kind, {})
     registered = {*announced, *_REGISTERED[kind]}
-    if foreign:
-        registered -= {name for name, points in announced.items() if [*points] == [DISTRIBUTION]}
+    for name, points in announced.items() if foreign else ():
+        if [*points] == [DISTRIBUTION]:
+            registered.remove(name)
     return sorted(registered)
 
 
@@ -339,10 +334,10 @@ def find(kind: Kind, name: str) -> Plugin:
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
-    points = _announced().get(kind, {}).get(name, {})
+    points, noun = _announced().get(kind, {}).get(name, {}), NOUNS.get(kind, kind)
     if len(points) > 1:
         raise PluginError(
-            f"The name '{name}' is taken by more than one {noun(kind)}: those of "
+            f"The name '{name}' is taken by more than one {noun}: those of "
             f"{' and '.join(sorted(points))}. Uninstall one of these distributions.",
             *SETTINGS.get(kind, ()),
         )
@@ -360,21 +355,21 @@ def find(kind: Kind, name: str) -> Plugin:
             make = point.load()
     except (Exception, SystemExit) as error:
         raise PluginError(
-            f"The {noun(kind)} '{name}' of {owner} cannot be imported ({point.value}: "
+            f"The {noun} '{name}' of {owner} cannot be imported ({point.value}: "
             f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",
             *SETTINGS.get(kind, ()),
         ) from error
-    if (registered := _REGISTERED[kind].get(name)) is None:
+    if name not in _REGISTERED[kind]:
         register(kind, name)(make)
-        registered = _REGISTERED[kind][name]
-    elif registered.make is not make:
+    registered = _REGISTERED[kind][name]
+    if registered.make is not make:
         raise PluginError(
-            f"The name '{name}' is taken: {owner} has a {noun(kind)} of this name. Register "
+            f"The name '{name}' is taken: {owner} has a {noun} of this name. Register "
             f"{registered.make.__qualname__} under another one.",
             *SETTINGS.get(kind, ()),
         )
     if registered.distribution != owner:
-        registered = _REGISTERED[kind][name] = replace(registered, distribution=owner)
+        registered = _REGISTERED[kind][name] = registered._replace(distribution=owner)
     return registered
 
 
@@ -400,7 +395,7 @@ def unknown(kind: Kind, name: str) -> UserError:
     close = nearest(name.partition(":")[0], names(kind))
     forms = ", ".join(plugin.written for plugin in plugins(kind))
     return UserError(
-        f"Unknown {noun(kind)} '{name}'.{close} Available: {forms}.",
+        f"Unknown {NOUNS.get(kind, kind)} '{name}'.{close} Available: {forms}.",
         *SETTINGS.get(kind, ()),
     )
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -83,8 +84,8 @@ class Item:
     @property
     def gold_column(self) -> Literal["expected_order", "expected_item"]:
         """The column of the gold: an order of all candidates, or the right one alone."""
-        one = self.expected_item or self.context != "sentence"
-        return "expected_item" if one else "expected_order"
+        alone = self.expected_item or self.context != "sentence"
+        return "expected_item" if alone else "expected_order"
 
     @property
     def phrase(self) -> str:
@@ -100,7 +101,7 @@ class Item:
     @property
     def names(self) -> tuple[str, ...]:
         """The candidates' names."""
-        return tuple(candidate.name for candidate in self.candidates)
+        return tuple(map(attrgetter("name"), self.candidates))
 
     @property
     def things(self) -> tuple[Candidate, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel
@@ -23,8 +22,7 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 """Those of one to Subtask B."""
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
@@ -42,9 +40,9 @@ class Prediction:
     probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
-    row: int | None = field(default=None, compare=False)
-    tied_first: bool = field(default=False, compare=False)
-    written: tuple[str, ...] = field(default=(), compare=False)
+    row: int | None = None
+    tied_first: bool = False
+    written: tuple[str, ...] = ()
 
 
 class _Row(BaseModel):
@@ -71,18 +69,20 @@ def add_predictions(
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    cells = {
-        "compound": [p.written[0] if p.written else p.compound for p in predictions],
-        "expected_order": [str(list(p.order)) for p in predictions],
-        "sentence": [p.written[1] if p.written else p.sentence or "" for p in predictions],
-        "sentence_type": [p.sentence_type or "" for p in predictions],
-    }
-    if any(p.expected_item for p in predictions):
-        del cells["expected_order"], cells["sentence"]
-        cells["expected_item"] = [p.expected_item or "" for p in predictions]
-    elif predictions and all(p.sentence is None for p in predictions):
-        del cells["sentence"]
-    table = pd.DataFrame(cells, columns=list(columns or cells))
+    rows, completes, has_sentences = [], False, not predictions
+    for p in predictions:
+        compound, sentence = p.written or (p.compound, p.sentence or "")
+        texts = compound, str([*p.order]), sentence, p.sentence_type or "", p.expected_item or ""
+        rows.append(texts)
+        completes = completes or bool(p.expected_item)
+        has_sentences = has_sentences or p.sentence is not None
+    names = ("compound", "expected_order", "sentence", "sentence_type", "expected_item")
+    left_out = ["expected_item"] if has_sentences else ["expected_item", "sentence"]
+    if completes:
+        left_out = ["expected_order", "sentence"]
+    table = pd.DataFrame(rows, columns=names).drop(columns=left_out)
+    if columns:
+        table = table.reindex(columns=[*columns])
     add_table(file, table, separator="\t", header=header)
 
 
