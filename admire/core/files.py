@@ -38,16 +38,13 @@ csv.field_size_limit(LINE)
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
 
-    This decides for everything that names files: manifests, collections, run folders.
-
     Args:
-        name: a path from the folder, or an absolute path in the folder. What leads out of it on
-            Windows leads out everywhere, because files are moved between machines.
+        name: a path from the folder, or an absolute path in it. What leads out of it on Windows
+            leads out everywhere, because files are moved between machines.
         follow_links: whether links may lead out of the folder.
 
     Raises:
-        UserError: the path or, unless they are followed, a link in it leads out of the folder, or
-            no file can have this name. The message does not name the list.
+        UserError: the path, or a link that may not, leads out, or no file can have this name.
     """
     if follow_links and re.fullmatch(r"\w[\w -]*(\.\w+)?", name):
         return name  # nearly all names
@@ -77,9 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
-    """Open a file of any size: validate it whole, then stream it as UTF-8.
-
-    UTF-16 is read too, because spreadsheets and Windows write it.
+    """Open a file of any size: validate it whole, then stream it as UTF-8. UTF-16 is read too.
 
     Args:
         header: whether rows are counted from the second line.
@@ -124,7 +119,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
-    """Read a table as :func:`table_parts` does, all rows at once."""
+    """Read all rows of a table at once; see :func:`table_parts`."""
     return pd.concat(table_parts(path, required, quoting=quoting))
 
 
@@ -145,18 +140,17 @@ def table_parts(
 ) -> Iterator[pd.DataFrame]:
     """Read a TSV, CSV, Parquet or Excel file some rows at a time, with strings as cells.
 
-    An empty cell is ``""``. With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a
-    character like any other. Rows of empty cells are left out; the index counts them, from 0.
-    Without rows, one empty part is yielded. ``set.xlsx#Sheet`` is a sheet of an Excel file; without
-    its name it is the first.
+    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other. Rows
+    of empty cells are left out; the index counts them, from 0. Without rows, one empty part is
+    yielded. ``set.xlsx#Sheet`` is a sheet of an Excel file; without its name it is the first.
 
     Args:
         nested: keep Parquet's lists, structures and bytes as cells.
         only: the columns of a Parquet file to read, if it has one of them; empty for all.
 
     Raises:
-        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column; or a
-            missing quotation mark makes one cell of several.
+        UserError: it cannot be read, lacks a required column, or a missing quotation mark joins
+            cells.
     """
     kind, size = suffix_of(path), ROWS
     if kind == ".parquet":
@@ -283,9 +277,8 @@ def _joined(
 def _is_joined(cells: list[str], lines: list[str], separator: str, width: int) -> bool:
     """Return whether a cell has the line breaks and separators of rows.
 
-    The mark that begins it may belong to one cell, and the one that ends it to another, rows below.
-    Where every cell of the row is quoted, a program wrote it. Commas before a space or a quotation
-    mark are a sentence's.
+    A missing mark joins cells or rows. Where every cell of the row is quoted, a program wrote it.
+    Commas before a space or a quotation mark are a sentence's.
     """
     if len(lines) == 1 or "".join(lines).count(f'"{separator}"') >= width - 1:
         return False

@@ -36,8 +36,6 @@ Panel = Literal[
 class Option(NamedTuple):
     """Marks a field of a settings class as an option of the command line.
 
-    :func:`take_settings` adds what the field itself says.
-
     Attributes:
         panel: the heading above it.
         flag: the option, without dashes in a mark if it differs from the field's name; ``--llm``.
@@ -45,7 +43,7 @@ class Option(NamedTuple):
         completes: the kind of plug-ins whose names a shell completes.
         in_file: whether a file for ``--config`` can contain it.
         plugin: the plug-in that it belongs to, and its name there.
-        name, hint, default: of the field; MISSING if it is required.
+        name, hint, default: of the field (:meth:`of`); MISSING if it is required.
         help: the text below the field, unless the mark says it.
     """
 
@@ -95,10 +93,7 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Option
 def plugin_settings(reserved: Container[str] = ()) -> dict[str, Option]:
     """Return the settings of plug-ins of other distributions by name, as ``length_longest``.
 
-    This imports these plug-ins.
-
-    Args:
-        reserved: names that other settings have; plug-ins cannot use them.
+    This imports these plug-ins. They cannot use the reserved names, which other settings have.
     """
     options: dict[str, Option] = {}
     kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")

@@ -1,13 +1,8 @@
 """The registry of plug-ins: chat models, encoders, rankers, metrics and the other kinds.
 
-A class or function becomes a plug-in by :func:`register`. A distribution announces its own by an
-entry point of the group ``admire``, named after the kind and the plug-in, in its pyproject.toml::
-
-    [project.entry-points.admire]
-    "ranker.length" = "admire_length:Length"
-
-admire's own plug-ins are announced in the same way. Names come from the entry points, so listing
-them imports nothing; a plug-in is imported when it is used or described.
+A class or function becomes one by :func:`register`, and a distribution's by an entry point of the
+group ``admire``, as admire's own do: ``"ranker.length" = "admire_length:Length"``. So listing names
+imports nothing; a plug-in is imported when it is used or described.
 """
 
 from __future__ import annotations
@@ -90,7 +85,6 @@ class Variant(NamedTuple):
 
     Attributes:
         name: what follows the family's colon; empty for the plug-in itself.
-        about: a short description.
         size: of the download.
         licence: of the weights; NC in it forbids commercial use.
         weights: the repositories on the hub that contain them.
@@ -107,13 +101,10 @@ class Plugin(NamedTuple):
     """A plug-in with its metadata.
 
     Attributes:
-        make: the registered class or function.
         distribution: the distribution that contains it; empty if it was only registered in Python.
-        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``; empty
-            for nothing.
+        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``.
         about: one line of description (default: the first line of the docstring).
-        needs: what it needs besides its distribution: an extra of admire such as ``clip``, ``hub``
-            or ``key``.
+        needs: an extra of admire such as ``clip``, ``hub`` or ``key``, besides its distribution.
         packages: the importable names of what must be installed, such as ``PIL``.
         size: of the download or installation.
         licence, citation: of the model or the data. NC in a licence forbids commercial use.
@@ -126,7 +117,6 @@ class Plugin(NamedTuple):
         settings: a pydantic model or settings class of its options, passed as ``settings``.
         status: returns whether it can be used now, or how to get it ("no: …").
         pull: downloads or prepares its files; returns their path, or why there is nothing to do.
-        variants: models of the family that are recommended by name.
     """
 
     kind: Kind
@@ -181,8 +171,7 @@ class Plugin(NamedTuple):
 
         Raises:
             UserError: a setting is unknown or has an invalid value.
-            PluginError: it raises an exception, or makes an object that lacks an attribute of its
-                kind.
+            PluginError: it fails, or makes an object that lacks an attribute of its kind.
         """
         options["settings"] = None
         if self.settings:
@@ -216,9 +205,7 @@ class Plugin(NamedTuple):
         """Turn an exception in this block into a :class:`PluginError`.
 
         One of a plug-in that ships with admire, or that is a message for users, stays as it is.
-
-        Args:
-            where: the item or text that the plug-in was working on.
+        ``where`` is the item or text that the plug-in was working on.
         """
         try:
             yield
@@ -239,11 +226,7 @@ def plugin_of(instance: object) -> Plugin | None:
 
 
 def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
-    """Turn an exception in a block into a :class:`PluginError` if a plug-in made the object.
-
-    Args:
-        where: see :meth:`Plugin.blamed`.
-    """
+    """Do as :meth:`Plugin.blamed` in a block, if a plug-in made the object."""
     plugin = plugin_of(instance)
     return plugin.blamed(where) if plugin else nullcontext()
 
@@ -251,12 +234,9 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
 def checked(instance: object, result: Any, kind: Any, count: int | None = None) -> Any:
     """Return the objects of a dataclass that a model's method returned, as a list.
 
-    Args:
-        count: how many there must be; None for any number.
-
     Raises:
-        UserError: it is no list of such objects, their number is wrong, or a field has a value that
-            it cannot have. A plug-in's is a :class:`PluginError`.
+        UserError: it is no list of so many such objects (None for any number), or a field's value
+            is invalid. A plug-in's is a :class:`PluginError`.
     """
     plugin = plugin_of(instance)
     try:
@@ -284,11 +264,7 @@ _LOADING = threading.RLock()  # sys.stdout is everybody's
 
 
 def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
-    """Register a class or function as a plug-in of a kind, under a name.
-
-    Args:
-        facts: the fields of :class:`Plugin` from ``takes`` on.
-    """
+    """Register a class or function as a plug-in; ``facts`` are fields of :class:`Plugin`."""
     if kind not in KINDS:
         raise UserError(f"'{kind}' is not a kind of plug-in. Available: {', '.join(KINDS)}.")
 
@@ -315,11 +291,7 @@ def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
 
 
 def names(kind: Kind, *, foreign: bool = False) -> list[str]:
-    """Return the names of plug-ins of a kind, in alphabetical order. Imports none of them.
-
-    Args:
-        foreign: whether to leave out those that ship with admire.
-    """
+    """Return the sorted names of a kind's plug-ins, or of foreign ones. Imports none of them."""
     announced = _announced().get(kind, {})
     registered = {*announced, *_REGISTERED[kind]}
     for name, points in announced.items() if foreign else ():
@@ -374,11 +346,7 @@ def find(kind: Kind, name: str) -> Plugin:
 
 
 def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
-    """Return all plug-ins of a kind; a warning names those that cannot be imported.
-
-    Args:
-        foreign: whether to leave out those that ship with admire, and not to import them.
-    """
+    """Return a kind's plug-ins, or the foreign ones; warn of those that cannot be imported."""
     listed = []
     for name in names(kind, foreign=foreign):
         try:
@@ -404,8 +372,7 @@ def resolve(kind: Kind, name: str) -> tuple[Plugin, str]:
     """Return the plug-in of a full name, and what follows the colon there.
 
     Raises:
-        UserError: the name is unknown, lacks the part after the colon, or the plug-in cannot be
-            imported.
+        UserError: as :func:`find`, or the part after the colon is missing or too much.
     """
     family, colon, source = name.partition(":")
     if family not in names(kind):

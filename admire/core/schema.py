@@ -118,7 +118,7 @@ def read_as(kind: Callable[..., T], value: object, where: object) -> T:
         where: what the message begins with: the file and, if there is one, the row.
 
     Raises:
-        UserError: a field is missing, unknown or has a value that it cannot have.
+        UserError: a field is missing, unknown or has an invalid value.
     """
     rules: TypeAdapter[T] = adapter(kind)
     try:

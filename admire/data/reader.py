@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -135,16 +134,16 @@ def iter_items(
     reader, detected = rows or RowReader(), list[str]()
     try:
         for source in sources:
-            named = source.language
-            reader = reader.at(named or "en", source.folder, images)
-            if not named:
-                tag, given = _detected(source.rows)
-                reader, source = replace(reader, language=tag), source._replace(rows=given)
-            if not language and base_language(reader.language) != "en":
-                said = f"{language_name(reader.language)} ({reader.language})"
-                detected.append(f"{said} by the {'name' if named else 'sentences'}")
+            by, rows_of = "name", iter(source.rows)
+            if not (tag := source.language):
+                first = list(islice(rows_of, DETECTED))
+                tag = language_of(" ".join(map(_text_of, first))) or "en"
+                by, rows_of = "sentences", chain(first, rows_of)
+            reader, source = reader.at(tag, source.folder, images), source._replace(rows=rows_of)
+            if not language and base_language(tag) != "en":
+                detected.append(f"{language_name(tag)} ({tag}) by the {by}")
                 if not isinstance(data, str | Path):
-                    log.info("The language is detected: %s.", said)
+                    log.info("The language is detected: %s (%s).", language_name(tag), tag)
             yield from islice(_items(source, reader), limit)
         if detected and isinstance(data, str | Path):  # once, as most sets are read several times
             log_once(logging.INFO, f"{data}: read as {', '.join(detected)}.")
@@ -194,15 +193,9 @@ def _items(source: Source, reader: RowReader) -> Iterator[Item]:
         raise UserError(f"{source.name}: contains no items.")
 
 
-def _detected(rows: Iterable[Given]) -> tuple[str, Iterable[Given]]:
-    """Return the language of the first rows without one of their own, and all rows."""
-    rows = iter(rows)
-    first = list(islice(rows, DETECTED))
-    return language_of(" ".join(_text_of(row) for _, row in first)) or "en", chain(first, rows)
-
-
-def _text_of(row: Mapping[str, Any] | UserError) -> str:
+def _text_of(given: Given) -> str:
     """Return a row's sentence or else its captions, unless it says its language."""
+    row = given[1]
     if isinstance(row, UserError) or row.get("language"):
         return ""
     texts = [row["sentence"]] if row.get("sentence") else []

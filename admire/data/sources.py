@@ -116,12 +116,12 @@ def data_parts(data: str | Path) -> Iterator[Path]:
 
     What is hidden or what admire wrote does not count.
     """
-    for path in filter(None, (source.path for source in data_files(data))):
-        if path.is_file():
-            yield path
-        for folder, folders, names in os.walk(path):
-            shown = (name for name in sorted(folders) if not name.startswith("."))
-            folders[:] = [name for name in shown if not Path(folder, name, MARKER).exists()]
+    for source in data_files(data):
+        if source.path and source.path.is_file():
+            yield source.path
+        for folder, folders, names in os.walk(source.path or ""):
+            visible = (name for name in sorted(folders) if not name.startswith("."))
+            folders[:] = [name for name in visible if not Path(folder, name, MARKER).exists()]
             for name in sorted(names):
                 if not name.startswith(".") and not name.lower().endswith(SUFFIXES):
                     yield Path(folder, name)
@@ -149,12 +149,12 @@ def data_files(
     if reader and not reader.ships:
         if reader.takes in PATHS and not path.is_dir():
             open_file(path).close()
-        sources = {str(data): source}
+        sources = [source]
     else:
-        files = [*map(str, _files_at(path, reader))]
-        sources = dict(zip(files, files, strict=True))
+        sources = [*map(str, _files_at(path, reader))]
     by_code: dict[str, Source] = {}
-    for name, source in sources.items():
+    for source in sources:
+        name = str(data) if reader and not reader.ships else source
         file = split_sheet(Path(source))[0]
         of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
         if gold and "gold" not in of_file.arguments:
@@ -187,7 +187,7 @@ def full_name(data: str | Path) -> str:
 
 
 def split_name(data: str | Path) -> tuple[str, str]:
-    """Return the reader that data are named with, empty without one, and what follows the colon."""
+    """Return the name of the reader before the colon, empty without one, and what follows it."""
     name = re.fullmatch(r"(?!https?:)([A-Za-z][\w.-]+):(.*)", str(data), re.DOTALL)
     return (name[1], name[2]) if name else ("", str(data))
 
@@ -216,17 +216,16 @@ def _files_at(path: Path, reader: Plugin | None) -> list[Path]:
         open_file(path).close()
         if not reader and (suffix := suffix_of(path)) not in READERS:
             kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
-            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
-            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
+            fault = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
+            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else fault}.")
         return [path]
     try:
         names = sorted(os.listdir(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     for pattern in (MANIFEST, *TSVS):
-        matches = re.compile(pattern, re.IGNORECASE).fullmatch
-        files = [path / name for name in names if matches(name) and os.path.isfile(path / name)]
-        if files:
+        matches = filter(re.compile(pattern, re.IGNORECASE).fullmatch, names)
+        if files := [*filter(Path.is_file, map(path.joinpath, matches))]:
             break
     if not files or (pattern == MANIFEST and len(files) > 1):
         raise UserError(
