@@ -90,10 +90,7 @@ class SetCounts:
 
 
 def report_faults(data: str | Path, faults: Sequence[Fault], *, skip: bool) -> None:
-    """Log the first faults of a set, each with what is skipped for it; if none is, refuse the set.
-
-    A single fault is not logged then, as it is the error itself.
-    """
+    """Log a set's first faults, each with what is skipped for it; if nothing is, refuse the set."""
     if len(faults) == 1 and not skip:
         raise UserError(faults[0].what, *faults[0].settings, "skip_bad")
     for fault in faults[:LOGGED]:

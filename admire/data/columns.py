@@ -61,8 +61,7 @@ class Columns(NamedTuple):
 def read_columns(names: Iterable[object], where: str, *, keyed: bool = False) -> Columns:
     """Return the columns of these names; refuse one that is misspelt, or appears twice.
 
-    Args:
-        keyed: warn of any name that is not read, as in a row with lists.
+    With ``keyed``, warn of any name that is not read, as in a row with lists.
     """
     columns = tuple(map(str, names))
     read = _read_columns(columns, keyed or not {*LISTS}.isdisjoint(columns))
@@ -141,8 +140,7 @@ def join_columns(
     """Return a row whose numbered columns are lists, as in a JSONL manifest.
 
     Args:
-        find_sequence: finds a compound's pictures of a sequence by their numbers, which count
-            where no column names one.
+        find_sequence: :meth:`admire.data.pictures.Pictures.sequence`.
         ragged: the row may have fewer candidates than it has columns for.
     """
     joined = dict(row)

@@ -56,10 +56,9 @@ REPLACED = frozenset(_REPLACED.split())
 def find_compound(sentence: str, compound: str) -> tuple[int, int] | None:
     """Return where a sentence has a compound, in characters; None if it is not there.
 
-    Words count as the same if they begin alike, so an inflected compound is found. Up to
-    :data:`BETWEEN` other words may be between them. If it is not found so, irregular forms of
-    English also count as the same, and :data:`REPLACED` may be any words or none. If it is still
-    not found, it is looked for without what :func:`_plain` leaves out.
+    Words count as the same if they begin alike, with up to :data:`BETWEEN` others between them; if
+    it is not found so, also irregular forms of English, and :data:`REPLACED` may be any words or
+    none; at last, it is looked for without what :func:`_plain` leaves out.
     """
     if (place := _find(sentence, compound)) or (sentence.isascii() and compound.isascii()):
         return place
@@ -136,9 +135,7 @@ def _find_words(
     """Return the first place with words that match these, and the shortest there.
 
     One regular expression for all words would try 3 ** len(patterns) ways to skip others.
-
-    Args:
-        between: how many other words may be after each.
+    ``between`` says how many other words may be after each.
     """
     spans = [word.span() for word in re.finditer(r"\w+", sentence)]
 

@@ -60,8 +60,8 @@ def _cell(value: Any) -> Any:
 def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
     """Return a table with one row per item, which :func:`admire.items_from_frame` reads back.
 
-    Its columns are those that :func:`admire.items_from_frame` reads, as far as any item needs them,
-    and ``image1_path``, …, which say where pictures are. The index counts from 1.
+    It has the columns that any item needs, and ``image1_path``, …, which say where pictures are.
+    The index counts from 1.
     """
     rows = [_row(item) for item in items]
     needed = {name for row in rows for name, cell in row.items() if cell}

@@ -24,9 +24,9 @@ ImageName = Annotated[str, *limited("image")]
 class Candidate:
     """A candidate to rank: an image, a caption, or an image with its caption.
 
-    ``name`` is the name that orders and submissions use: the image's name as the data file writes
-    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The pictures
-    of a sequence are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
+    ``name`` is the name that orders and submissions use: the image's as the data file writes it, or
+    ``candidate1``, … for candidates without an image. The pictures of a sequence, ``s1.png`` or
+    ``sequence1``, are candidates too, but are not ranked.
     """
 
     name: ImageName
@@ -38,20 +38,17 @@ class Candidate:
 class Item:
     """One row: a compound in a sentence, and the candidates to rank for it.
 
-    In AdMIRe's Subtask B a ``sequence`` of two pictures replaces the sentence, which is
-    empty: it shows one of the compound's senses, and the best candidate completes it.
-
-    In Visual-WSD the compound is a phrase, and ``word`` is the word in it whose meaning is to be
-    shown, without a sentence or an idiomatic or literal sense to decide. In other sets ``word``
-    is empty.
+    In AdMIRe's Subtask B a ``sequence`` of two pictures replaces the sentence, which is empty: it
+    shows one of the compound's senses, and the best candidate completes it. In Visual-WSD the
+    compound is a phrase, and ``word`` is the word in it whose meaning is to be shown, without a
+    sentence or an idiomatic or literal sense to decide.
 
     ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given
-    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B
-    and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
-    is empty where a file holds targets only; the sense of such items can be decided, but they are
-    not ranked. ``definitions``, up to two, are what a person says the compound means in this
-    sentence; no model is asked for that sense's meaning then. ``written`` has compound and sentence
-    as they are in the file, for submissions, if they are read in another form.
+    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B and V-WSD,
+    ``expected_item`` are the gold answers, None where they are not known. Without ``candidates``,
+    only the sense of an item can be decided. ``definitions``, up to two, are what a person says the
+    compound means here; no model is asked for that sense's meaning then. ``written`` has compound
+    and sentence as they are in the file, for submissions, if they are read in another form.
     """
 
     compound: Annotated[str, *limited("compound")]
@@ -91,8 +88,8 @@ class Item:
     def phrase(self) -> str:
         """The compound as people write it, for prompts and queries.
 
-        AdMIRe 2 numbers some compounds ("kıl payı 1"). A number that is in the sentence too
-        ("cloud 9") belongs to the compound.
+        AdMIRe 2 numbers some compounds ("kıl payı 1"); a number that is in the sentence too ("cloud
+        9") belongs to the compound.
         """
         if not self.sentence or self.compound.casefold() in self.sentence.casefold():
             return self.compound

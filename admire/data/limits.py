@@ -1,7 +1,7 @@
 """What texts may be, and how they are folded: the same in files, over REST and in Python.
 
-Without limits, one row could take the time and the memory of all others. They are at least twice
-the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire reads.
+Without limits, one row could take the time and memory of all others. They are at least twice the
+longest text of the sets that admire reads.
 """
 
 from __future__ import annotations

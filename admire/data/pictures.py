@@ -77,10 +77,7 @@ class Pictures:
         return files[0], note
 
     def sequence(self, compound: str, numbers: Iterable[int]) -> dict[int, str]:
-        """Return what AdMIRe calls the pictures of a sequence, such as s1.png, by number.
-
-        Those that are not in the compound's subfolder are left out.
-        """
+        """Return the pictures of a sequence that are there as AdMIRe names them, s1.png, by number."""
         files = {}
         for k in numbers:
             places = [os.path.join(sub, f"s{k}.png") for sub in subfolders(compound)]
@@ -98,10 +95,10 @@ class Pictures:
         return []
 
     def _files_like(self, places: Iterable[str]) -> list[str]:
-        """Return the files whose paths below the folder are nearly one of these.
+        """Return the files whose paths below the folder differ from these only in spelling.
 
-        They differ only in capitals, in how accents are encoded, or in backslashes in place of
-        slashes. They are looked for in the folders' listings, so none is outside.
+        That is capitals, how accents are encoded, and backslashes for slashes. They are looked for
+        in the folders' listings, so none is outside.
         """
         similar: dict[str, None] = {}
         for place in places:

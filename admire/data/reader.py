@@ -61,14 +61,13 @@ def items_from_frame(
     """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
 
     See :func:`admire.read_items` for the columns. ``image1_caption``, ``image2_caption``, … alone
-    are enough for candidates. A row as a dict may have ``candidates`` and ``sequence`` instead, as
-    in a JSONL manifest. Empty cells may be None or NaN; ``expected_order`` may be a list. Where
-    pictures are may also be said by ``image1_path``, … and ``sequence_path1``, …, as
-    :func:`admire.items_to_frame` writes them.
+    are enough for candidates. A row as a dict may have the keys of a JSONL manifest instead. Empty
+    cells may be None or NaN; ``expected_order`` may be a list. ``image1_path``, … and
+    ``sequence_path1``, … may say where pictures are, as :func:`admire.items_to_frame` writes them.
 
     In place of a picture's name there may be the picture: PIL's, the bytes of a file, or both of
-    ``{"bytes": …, "path": …}``, in ``image1``, ``image1_name`` or ``image``. It is stored in
-    ``pictures`` in admire's cache. Hugging Face's ``Dataset`` is such rows.
+    ``{"bytes": …, "path": …}``. It is stored in ``pictures`` in admire's cache. Hugging Face's
+    ``Dataset`` is such rows.
 
     Args:
         folder: where the images are; their names are paths below it.
@@ -99,16 +98,17 @@ def iter_items(
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
     and ``imagek_caption``. Those of Subtask B have ``sequence_captionk`` or ``sequence_imagek``,
     optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
-    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest
-    (or the list in a ``.json``) has the same keys, but ``candidates`` and ``sequence`` are lists
-    of objects with ``image``, ``caption`` or both, or of captions; or ``captions`` and ``images``
-    are lists. A ``.txt`` is V-WSD's: a line is a word, its
-    phrase and ten images, with tabs between. Image names are paths below the file's folder, or
-    below its subfolder that is named after the compound. For folders see :func:`data_files`.
+    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest (or
+    the list in a ``.json``) has the same keys, but ``candidates`` and ``sequence`` are lists of
+    objects with ``image``, ``caption`` or both, or of captions; or ``captions`` and ``images`` are
+    lists. A ``.txt`` is V-WSD's: a line is a word, its phrase and ten images, with tabs between.
+    Image names are paths below the file's folder, or below its subfolder that is named after the
+    compound. For folders see :func:`data_files`.
 
     ``READER:PATH`` is read by a plug-in of that name. It is called with what follows the colon, and
-    yields Items, or dicts as :func:`admire.items_from_frame` takes them. For a row that cannot be
-    used it yields a :class:`admire.UserError`. What exists under the whole name comes first.
+    yields Items, dicts as :func:`admire.items_from_frame` takes them, and a
+    :class:`admire.UserError` for a row that cannot be used. What exists under the whole name comes
+    first.
 
     Args:
         language: of rows without one of their own; None takes it from the file's name, see
@@ -121,8 +121,8 @@ def iter_items(
         folder: of the images of rows in memory.
 
     Raises:
-        UserError: the file, the row and the column that cannot be used, and why; where faults
-            are skipped, only if the file cannot be read any further.
+        UserError: the file, the row and the column that cannot be used, and why; where faults are
+            skipped, only if the file cannot be read any further.
     """
     if isinstance(data, str | Path):
         sources = data_files(data, language, gold)

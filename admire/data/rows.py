@@ -44,14 +44,11 @@ class RowReader:
 
     Attributes:
         language: of rows without one of their own.
-        whole: refuse items without a sentence and candidates with neither image nor caption;
-            otherwise they come as they are.
+        whole: refuse items without a sentence and candidates with neither image nor caption.
         look: is called with each picture, such as :func:`admire.data.image_files.check_image`;
             a picture that is missing is then a fault even where there is a caption.
-        skip: takes each fault, and the item comes without what it spoils: a caption stands without
-            its picture; a candidate that has nothing is dropped, from the gold too; an item with
-            fewer than two is left out.
-        pictures: finds those that rows name.
+        skip: takes each fault, and the item comes without what it spoils, also in the gold; an item
+            with fewer than two candidates is left out.
         notes: by warning, the first row that it is about and the number of rows.
         gold: by its key, the first row of an item with gold, and what it says.
     """
@@ -65,11 +62,7 @@ class RowReader:
     gold: dict[int, tuple[str, tuple[object, ...]]] = field(default_factory=dict)
 
     def at(self, language: str, folder: Path, images: str | Path | None) -> RowReader:
-        """Return a reader of this language, with the pictures of a folder.
-
-        Args:
-            images: a folder that somebody named for the pictures, in place of the other.
-        """
+        """Return a reader of this language and a folder's pictures, or those of ``images``."""
         if images and not os.path.isdir(images):
             raise UserError(f"{images}: is not a folder.", "images")
         where = replace(self.pictures, folder=Path(images or folder), by_name=bool(images))
@@ -93,8 +86,7 @@ class RowReader:
 
         Args:
             row: cells by column, or by key as in a JSONL manifest. Pictures are names of files
-                below the folder, or in memory; a Path, which only a caller in Python can give, is
-                any file.
+                below the folder, or in memory; a Path, which only Python can give, is any file.
             where: what messages begin with, such as the file and the row; if empty, the column.
             ragged, keyed: see :class:`admire.data.sources.Source`.
         """
@@ -147,10 +139,7 @@ class RowReader:
     def _candidates(
         self, row: Row, key: Literal["candidates", "sequence"], start: str
     ) -> tuple[Candidate, ...]:
-        """Build a row's candidates or its sequence, and find their images.
-
-        One that has neither image nor caption is dropped, if items have to be whole.
-        """
+        """Build a row's candidates or its sequence, without those that cannot be used."""
         candidates, files = list[Candidate](), set[str]()
         for number, cells in enumerate(getattr(row, key), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"

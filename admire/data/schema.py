@@ -110,11 +110,7 @@ def _picture(cell: object) -> object:
 
 
 class CandidateCells(BaseModel):
-    """A picture, a caption, or both, and a name.
-
-    Attributes:
-        image: the name of a file, or a Path.
-    """
+    """A picture (the name of a file, or a Path), a caption, or both, and a name."""
 
     model_config = ConfigDict(strict=True)
 

@@ -46,7 +46,6 @@ class Source(NamedTuple):
 
     Attributes:
         name: what messages call it.
-        rows: read as they are asked for.
         folder: of the pictures.
         language: of rows without one of their own; None if it is to be detected.
         ragged: whether a row may have fewer candidates than it has columns for.
@@ -82,11 +81,7 @@ def _memory_rows(data: Any, path: Path) -> Iterator[Given]:
 
 
 def _rows_by(reader: Plugin, name: str, source: str, gold: Path | None) -> Iterator[Given]:
-    """Yield what a reader yields, each with its place.
-
-    Raises:
-        PluginError: the reader raises an exception.
-    """
+    """Yield what a reader yields, each with its place; a PluginError if it raises anything."""
     with reader.blamed(name):
         things = iter(reader.open(source, gold=gold))
     for number in count(1):
@@ -112,7 +107,7 @@ def _rows_by(reader: Plugin, name: str, source: str, gold: Path | None) -> Itera
 
 
 def data_parts(data: str | Path) -> Iterator[Path]:
-    """Yield the files with the data: of a plug-in's folder all but pictures, by name.
+    """Yield the files with the data: of a plug-in's folder those that are no pictures of it.
 
     What is hidden or what admire wrote does not count.
     """
@@ -137,8 +132,7 @@ def data_files(
 
     Args:
         data: a path, or ``READER:PATH``.
-        language: see :func:`admire.data.languages.named_language`.
-        gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
+        language, gold: as for :func:`admire.data.reader.iter_items`.
 
     Raises:
         UserError: the folder holds none, several manifests, or several files of one language; the

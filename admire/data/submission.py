@@ -25,11 +25,10 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 class Prediction(NamedTuple):
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
-    ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
-    has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
-    ``probability_idiomatic``, ``unsure``, ``language`` and ``tied_first`` (whether others have the
-    first candidate's score) are of runs alone, ``row`` is the number in a file.
-    ``written`` is as in :class:`admire.Item`.
+    ``expected_item`` completes the sequence in Subtask B, where there are no orders. A row of V-WSD
+    has an order alone, and an empty ``compound``. ``probability_idiomatic``, ``unsure``,
+    ``language`` and ``tied_first`` (whether others have the first candidate's score) are of runs
+    alone, ``row`` is the number in a file. ``written`` is as in :class:`admire.Item`.
     """
 
     compound: str
@@ -62,8 +61,7 @@ def add_predictions(
 ) -> None:
     """Add predictions to a TSV that AdMIRe's scorer accepts, with all texts as in the data.
 
-    Nothing protects a spreadsheet from sentences that look like formulas: do not open a submission
-    of data that you do not trust in one.
+    Nothing protects a spreadsheet from sentences that look like formulas.
 
     Args:
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
