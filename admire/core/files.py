@@ -379,8 +379,7 @@ def _from_json(text: str, where: object) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(a for k, (a, _) in enumerate(pairs) if a in dict(pairs[k + 1 :]))
         raise ValueError(f"the key '{twice}' appears twice")
     return value
 
@@ -393,10 +392,8 @@ def add_table(
         csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
     # A lone carriage return ends a line for readers, but the writer does not quote it. And what has
     # line breaks and separators could be rows that a quotation mark joined.
-    unclear = any(
-        "\r" in cell or ("\n" in cell and separator in cell)
-        for cell in table.to_numpy().flat
-        if isinstance(cell, str)
-    )
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if unclear else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 1] = csv.QUOTE_MINIMAL
+    for cell in table.to_numpy().flat:
+        if isinstance(cell, str) and ("\r" in cell or ("\n" in cell and separator in cell)):
+            quoting = csv.QUOTE_ALL
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)

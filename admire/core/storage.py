@@ -110,8 +110,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     path = cache_dir() / "locks" / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, is_singleton=True)
-        lock.acquire(timeout=wait)
+        lock = FileLock(path, is_singleton=True).acquire(timeout=wait)
     except Timeout:
         raise UserError(
             f"{place}: another admire process is writing here. Wait for it to finish, or "
@@ -123,10 +122,8 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
             f"{path}: cannot be locked ({error.strerror or error}). Free space, or set "
             "ADMIRE_CACHE to a folder on a disk of this machine."
         ) from error
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def partial_of(path: Path, suffix: str = "part") -> Path:
@@ -280,10 +277,10 @@ def _why_kept(folder: Path, kind: str, adding: bool) -> str:
     if wrote != kind:
         return f"contains a {wrote}"
     holds |= {partial_of(folder / name).name for name in holds}
-    others = [name for name in names if name not in holds]
-    if adding or not others:
+    if adding or holds.issuperset(names):
         return ""
-    return f"contains '{others[0]}', which admire did not write. Move it"
+    other = next(name for name in names if name not in holds)
+    return f"contains '{other}', which admire did not write. Move it"
 
 
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)

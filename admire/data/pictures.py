@@ -77,7 +77,7 @@ class Pictures:
         return files[0], note
 
     def sequence(self, compound: str, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the pictures of a sequence that are there as AdMIRe names them, s1.png, by number."""
+        """Return AdMIRe's names of a sequence's pictures that are there, s1.png, by number."""
         files = {}
         for k in numbers:
             places = [os.path.join(sub, f"s{k}.png") for sub in subfolders(compound)]
