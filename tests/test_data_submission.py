@@ -25,7 +25,7 @@ TEXTS = st.text(
 )
 NAMED = TEXTS.map(partial(check_text, "image"))
 PREDICTIONS = st.builds(
-    Prediction,
+    lambda **cells: Prediction(**cells),
     compound=TEXTS.map(fold),
     sentence=TEXTS.map(fold),
     order=st.lists(NAMED, min_size=2, max_size=6, unique=True).map(tuple),

@@ -310,7 +310,7 @@ def misspelt(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
 
     Other columns than these may differ from them in more than :func:`plain_name` removes.
     """
-    spellings = {plain_name(name): name for name in columns}
+    spellings = dict(zip(map(plain_name, columns), columns, strict=True))
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))

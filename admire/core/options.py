@@ -119,9 +119,11 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     Raises:
         UserError: a value is invalid, or a required one is missing.
     """
-    names: Any = kind.__pydantic_fields__  # type: ignore[attr-defined]
+    own = dict(values or {})
+    for name in own.keys() - kind.__pydantic_fields__.keys():  # type: ignore[attr-defined]
+        del own[name]
     try:
-        return kind(**{name: value for name, value in (values or {}).items() if name in names})
+        return kind(**own)
     except ValidationError as error:  # from a pydantic model; settings raise their own message
         raise invalid_setting(error) from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,9 +47,10 @@ def check_set(
         A collector that took each item without what its faults spoil, the faults, and what iterates
         over the items from the first one on.
     """
-    for rows in (RowReader(), RowReader(look=look)):  # then a missing picture is a fault
+    for looks in (None, look):  # then a missing picture is a fault
         collector, faults, kept, count = collect(), list[Fault](), list[Item](), 0
-        for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
+        rows = RowReader(look=looks, skip=faults.append)
+        for count, item in enumerate(read(rows=rows), start=1):
             collector.add(item)
             if count <= KEPT:
                 kept.append(item)

@@ -78,7 +78,8 @@ def _read_columns(columns: tuple[str, ...], keyed: bool) -> Columns:
             key, k = "candidates" if number[1] else "sequence", int(number[1] or number[2])
             picture, called, caption = OF_NUMBER[key]
             numbered[key][k] = picture.format(k), called.format(k), caption.format(k)
-    candidates, sequence = (dict(sorted(of_number.items())) for of_number in numbered.values())
+    candidates = dict(sorted(numbered["candidates"].items()))
+    sequence = dict(sorted(numbered["sequence"].items()))
     digits = set(re.findall("[0-9]+", " ".join(map(plain_name, columns))))
     lists = () if candidates else ("candidates", "images", "captions")
     lists += () if sequence else ("sequence",)

@@ -78,9 +78,9 @@ def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
     """Return the parts whose digests are among others; pictures count if they look alike."""
     matches: dict[str, Collection[str]] = dict(zip(others, map(set, others.values()), strict=True))
-    own = digests(parts := list(parts))
-    if own["picture"]:
-        matches["picture"] = alike(own["picture"], others.get("picture", ()))
+    parts = list(parts)
+    if pictures := [part.digest for part in parts if part.kind == "picture"]:
+        matches["picture"] = alike(pictures, others.get("picture", ()))
     return [part for part in parts if part.digest in matches.get(part.kind, ())]
 
 

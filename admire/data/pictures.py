@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,7 +16,6 @@ from admire.core.files import path_inside
 from admire.data.limits import fold
 
 
-@dataclass(frozen=True)
 class Pictures:
     """Finds pictures in a folder, each by its path there or in the compound's subfolder.
 
@@ -28,10 +26,10 @@ class Pictures:
             ``FOLDER/**``, those of all files below it.
     """
 
-    folder: Path = Path()
-    by_name: bool = False
-    first_names: dict[str, str] = field(default_factory=dict)
-    listings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.folder, self.by_name = Path(), False
+        self.first_names: dict[str, str] = {}
+        self.listings: dict[str, dict[str, list[str]]] = {}
 
     def find(
         self, name: str, compound: str, where: str, *, inside: bool = True

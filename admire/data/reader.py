@@ -13,12 +13,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from admire.core.errors import UserError
 from admire.core.progress import log_once
-from admire.data.frames import describe_type
 from admire.data.items import Item
 from admire.data.languages import base_language, language_name, language_of
 from admire.data.rows import RowReader, log_notes
 from admire.data.schema import complain
-from admire.data.sources import Given, Source, data_files, memory_source
+from admire.data.sources import Given, Source, data_files, describe_type, memory_source
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""

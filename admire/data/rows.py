@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -38,7 +39,6 @@ class Fault(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class RowReader:
     """How rows become items.
 
@@ -53,20 +53,27 @@ class RowReader:
         gold: by its key, the first row of an item with gold, and what it says.
     """
 
-    language: str = "en"
-    whole: bool = True
-    look: Look | None = None
-    skip: Callable[[Fault], object] | None = None
-    pictures: Pictures = field(default_factory=Pictures)
-    notes: dict[str, tuple[str, int]] = field(default_factory=dict)
-    gold: dict[int, tuple[str, tuple[object, ...]]] = field(default_factory=dict)
+    def __init__(
+        self,
+        language: str = "en",
+        *,
+        whole: bool = True,
+        look: Look | None = None,
+        skip: Callable[[Fault], object] | None = None,
+    ):
+        self.language, self.whole, self.look, self.skip = language, whole, look, skip
+        self.pictures = Pictures()
+        self.notes: dict[str, tuple[str, int]] = {}
+        self.gold: dict[int, tuple[str, tuple[object, ...]]] = {}
 
     def at(self, language: str, folder: Path, images: str | Path | None) -> RowReader:
         """Return a reader of this language and a folder's pictures, or those of ``images``."""
         if images and not os.path.isdir(images):
             raise UserError(f"{images}: is not a folder.", "images")
-        where = replace(self.pictures, folder=Path(images or folder), by_name=bool(images))
-        return replace(self, language=language, pictures=where)
+        reader = copy(self)
+        reader.language, reader.pictures = language, copy(self.pictures)
+        reader.pictures.folder, reader.pictures.by_name = Path(images or folder), bool(images)
+        return reader
 
     def report(self, error: UserError, lost: Loss) -> None:
         """Report a fault if faults are skipped, else raise it."""

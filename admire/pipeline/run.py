@@ -153,8 +153,8 @@ def rank_one(
     Raises:
         UserError: an argument is invalid; and as for :func:`admire.rank`.
     """
-    from admire.data.frames import describe_type, plain_row
     from admire.data.rows import RowReader
+    from admire.data.sources import describe_type, plain_row
 
     lists = {"definitions": definitions, "images": images, "captions": captions}
     row = plain_row({"compound": compound, "sentence": sentence, **lists})
