@@ -86,8 +86,12 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Option
                     option = mark.of(name, field)
                     default = None if name in unset else getattr(owner, name, option.default)
                     by_name.setdefault(name, option._replace(default=default))
-    panels = get_args(Panel)
-    return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].panel)))
+    ordered: dict[str, Option] = {}
+    for panel in get_args(Panel):
+        for name, option in by_name.items():
+            if option.panel == panel:
+                ordered[name] = option
+    return ordered
 
 
 def plugin_settings(reserved: Container[str] = ()) -> dict[str, Option]:

@@ -32,7 +32,8 @@ also says where the picture is if there is no other column, and its caption."""
 
 _NUMBER = r"0|[1-9]\d{,8}"
 _OF_NUMBER = re.compile(
-    rf"image({_NUMBER})(?:_name|_caption)?|sequence(?:_image|_caption)?({_NUMBER})"
+    rf"image(?P<candidates>{_NUMBER})(?:_name|_caption)?|"
+    rf"sequence(?:_image|_caption)?(?P<sequence>{_NUMBER})"
 )
 _LOOKS_SO = re.compile(
     r"(image|img|picture|photo|candidate|caption|sequence)(s|.*\d.*)?", re.IGNORECASE | re.DOTALL
@@ -75,7 +76,8 @@ def _read_columns(columns: tuple[str, ...], keyed: bool) -> Columns:
     numbered: dict[str, dict[int, tuple[str, str, str]]] = {"candidates": {}, "sequence": {}}
     for name in columns:
         if number := _OF_NUMBER.fullmatch(name):
-            key, k = "candidates" if number[1] else "sequence", int(number[1] or number[2])
+            key = str(number.lastgroup)
+            k = int(number[key])
             picture, called, caption = OF_NUMBER[key]
             numbered[key][k] = picture.format(k), called.format(k), caption.format(k)
     candidates = dict(sorted(numbered["candidates"].items()))

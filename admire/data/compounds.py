@@ -75,8 +75,8 @@ def _find(sentence: str, compound: str) -> tuple[int, int] | None:
     if match:
         return match.span()
     words = re.findall(r"\w+", compound)
-    found = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
-    return found or _find_words(sentence, *_loosely(words))
+    place = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
+    return place or _find_words(sentence, *_loosely(words))
 
 
 _VOWELS = "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0591-\u05bd\u05bf-\u05c7"

@@ -98,12 +98,8 @@ def check_text(column: str, text: object) -> object:
     return text
 
 
-def without_invalid(text: str) -> str:
-    """Return a chat model's text without the characters that :func:`check_text` refuses.
-
-    UTF-8 has no half of a surrogate pair, but JSON has escapes for it.
-    """
-    return _INVALID.sub("", text)
+without_invalid = partial(_INVALID.sub, "")
+"""Return a chat model's text without the characters that :func:`check_text` refuses."""
 
 
 def limited(column: str) -> tuple[MaxLen, BeforeValidator]:

@@ -44,9 +44,9 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     for path in (manifest, manifest.with_suffix(".jsonl")):
         if path.exists():
             raise UserError(f"{path}: already exists. Edit it, or choose another folder.")
-    found = {file for path in pictures or [folder] for file in _picture_files(path)}
-    files = {file for file in found if file.suffix.lower() in SUFFIXES}
-    for file in sorted(found - files):
+    paths = {file for path in pictures or [folder] for file in _picture_files(path)}
+    files = {file for file in paths if file.suffix.lower() in SUFFIXES}
+    for file in sorted(paths - files):
         log.warning("Left out: %s %s", file, OTHER_FORMAT)
     if not files:
         raise UserError(

@@ -192,9 +192,9 @@ def _items(source: Source, reader: RowReader) -> Iterator[Item]:
         raise UserError(f"{source.name}: contains no items.")
 
 
-def _text_of(given: Given) -> str:
+def _text_of(placed: Given) -> str:
     """Return a row's sentence or else its captions, unless it says its language."""
-    row = given[1]
+    row = placed[1]
     if isinstance(row, UserError) or row.get("language"):
         return ""
     texts = [row["sentence"]] if row.get("sentence") else []

@@ -167,10 +167,10 @@ def _memory_rows(data: Any, path: Path) -> Iterator[Given]:
         yield f"{path}, row {number}", memory_row(row)
 
 
-def _rows_by(reader: Plugin, name: str, source: str, gold: Path | None) -> Iterator[Given]:
+def _rows_by(reader: Plugin, name: str, source: str, gold: str | Path | None) -> Iterator[Given]:
     """Yield what a reader yields, each with its place; a PluginError if it raises anything."""
     with reader.blamed(name):
-        things = iter(reader.open(source, gold=gold))
+        things = iter(reader.open(source, gold=Path(gold) if gold else None))
     for number in count(1):
         where = f"{name}, item {number}"
         with reader.blamed(where):
@@ -230,12 +230,12 @@ def data_files(
     if reader and not reader.ships:
         if reader.takes in PATHS and not path.is_dir():
             open_file(path).close()
-        sources = [source]
+        sources = {str(data): source}
     else:
-        sources = [*map(str, _files_at(path, reader))]
+        files = [*map(str, _files_at(path, reader))]
+        sources = dict(zip(files, files, strict=True))
     by_code: dict[str, Source] = {}
-    for source in sources:
-        name = str(data) if reader and not reader.ships else source
+    for name, source in sources.items():
         file = split_sheet(Path(source))[0]
         of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
         if gold and "gold" not in of_file.arguments:
@@ -250,7 +250,7 @@ def data_files(
             )
         by_code[code] = Source(
             name,
-            _rows_by(of_file, name, source, Path(gold) if gold else None),
+            _rows_by(of_file, name, source, gold),
             folder=file if file.is_dir() else file.parent,
             language=tag,
             ragged=of_file.ragged,
