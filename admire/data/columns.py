@@ -83,7 +83,7 @@ def _read_columns(columns: tuple[str, ...], keyed: bool) -> Columns:
     candidates = dict(sorted(numbered["candidates"].items()))
     sequence = dict(sorted(numbered["sequence"].items()))
     digits = set(re.findall("[0-9]+", " ".join(map(plain_name, columns))))
-    lists = () if candidates else ("candidates", "images", "captions")
+    lists: tuple[str, ...] = () if candidates else ("candidates", "images", "captions")
     lists += () if sequence else ("sequence",)
     possible = starmap(str.format, product(chain(*OF_NUMBER.values()), digits))
     readable = (*FIELDS, *lists, *possible)

@@ -67,7 +67,8 @@ def add_predictions(
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    rows, completes, has_sentences = [], False, not predictions
+    rows: list[tuple[str, ...]] = []
+    completes, has_sentences = False, not predictions
     for p in predictions:
         compound, sentence = p.written or (p.compound, p.sentence or "")
         texts = compound, str([*p.order]), sentence, p.sentence_type or "", p.expected_item or ""
