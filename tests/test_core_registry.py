@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 def announce(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str, str], None]]:
-    """Announces an entry point, as a distribution that is installed does."""
     (site := tmp_path / "site").mkdir()
 
     def look_again() -> None:
