@@ -1,8 +1,8 @@
 from .apps.reproduce.table import reproduce_table
 from .core.errors import UserError
-from .data.frames import items_to_frame
 from .data.items import SAMPLES, Candidate, Item
 from .data.reader import items_from_frame, read_items
+from .data.sources import items_to_frame
 from .data.submission import read_submission
 from .pipeline.forecast import Forecast, plan
 from .pipeline.fusion import fuse

@@ -25,7 +25,7 @@ from admire.core.progress import show_progress
 from admire.core.schema import Text, settings
 from admire.core.storage import cache_dir, write_whole
 from admire.data.items import Item
-from admire.data.limits import LIMITS, Limit, without_invalid
+from admire.data.limits import LIMITS, limited, without_invalid
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.torch_models import LazyModel, Placement
 from admire.llm import BoundModel, ChatModel, Conversation, Question, Session, converse, open_llm
@@ -49,10 +49,10 @@ CHAT_TOKENS = 1024
 class Rewritten:
     """A caption in other words, and the name of the rewriter that wrote them."""
 
-    caption: Annotated[Text, Limit("caption")]
+    caption: Annotated[Text, *limited("caption")]
     kind: Kind
-    made_by: Annotated[Text, Limit("llm")]
-    text: Annotated[Text, Limit("caption")]
+    made_by: Annotated[Text, *limited("llm")]
+    text: Annotated[Text, *limited("caption")]
 
 
 CHAT_MODELS = ("embedded", "gguf", "openai")

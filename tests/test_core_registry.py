@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 def announce(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str, str], None]]:
-    """Announces an entry point, as a distribution that is installed does."""
     (site := tmp_path / "site").mkdir()
 
     def look_again() -> None:
@@ -95,10 +94,6 @@ def test_a_misspelt_name_is_told_the_nearest_and_all(capsys):
         register("oops", "length")
 
 
-class Silent:
-    """Lacks what a chat model or an encoder must have."""
-
-
 @pytest.mark.parametrize(
     ("kind", "open_it", "lacks"),
     [
@@ -107,7 +102,7 @@ class Silent:
     ],
 )
 def test_a_plugin_without_its_methods_is_named(kind, open_it, lacks):
-    register(kind, "silent")(Silent)
+    register(kind, "silent")(lambda: object())
     with pytest.raises(PluginError, match=f"'silent' {lacks}"):
         open_it("silent")
 
@@ -131,25 +126,12 @@ class Talking(ChatModel):
         return "Idiomatic"
 
 
-def wrong_number(item, reading):
-    return [1.0]
-
-
-def not_finite(item, reading):
-    return [float("nan"), 1.0, 1.0]
-
-
-def failing(item, reading):
-    raise KeyError(item.compound)
-
-
-def quitting(item, reading):
-    raise SystemExit(0)
-
-
 def quitting_later(item, reading):
     yield [Question("?")]
     sys.exit("enough")
+
+
+RANKER = "'night owl': the ranker"
 
 
 class Quitting(TextEncoder, ChatModel):
@@ -160,32 +142,22 @@ class Quitting(TextEncoder, ChatModel):
         sys.exit(1)
 
 
-class Unopened:
-    def __init__(self):
-        sys.exit(0)
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "made", "message"),
     [
-        (
-            "encoder",
-            "nan",
-            Broken,
-            "encoder 'nan' returned a vector that is zero or not finite",
-        ),
+        ("encoder", "nan", Broken, "'nan' returned a vector that is zero or not finite"),
         ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
         ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
         ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),
         ("chat", "talk", Talking, "'night owl': the chat model 'talk' returned str, not a Reply"),
-        ("ranker", "few", wrong_number, "'night owl': the ranker 'few' returned 1 scores for 3"),
-        ("ranker", "nan", not_finite, "'night owl': the ranker 'nan' returned a score of nan"),
-        ("ranker", "fail", failing, "'night owl': the ranker 'fail' raised KeyError"),
-        ("ranker", "quit", quitting, "'night owl': the ranker 'quit' raised SystemExit (0)"),
+        ("ranker", "few", lambda *_: [1.0], f"{RANKER} 'few' returned 1 scores for 3"),
+        ("ranker", "nan", lambda *_: [math.nan] * 3, f"{RANKER} 'nan' returned a score of nan"),
+        ("ranker", "fail", lambda item, _: {}[item], f"{RANKER} 'fail' raised KeyError"),
+        ("ranker", "quit", lambda *_: sys.exit(0), f"{RANKER} 'quit' raised SystemExit (0)"),
         ("ranker", "late", quitting_later, "the ranker 'late' raised SystemExit (enough)"),
         ("chat", "quit", Quitting, "'night owl': the chat model 'quit' raised SystemExit ("),
         ("encoder", "quit", Quitting, "the encoder 'quit' raised SystemExit (1)"),
-        ("chat", "none", Unopened, "the chat model 'none' raised SystemExit (0)"),
+        ("chat", "none", lambda: sys.exit(0), "the chat model 'none' raised SystemExit (0)"),
     ],
 )
 def test_a_plugin_that_fails_is_named_with_the_item(kind, name, made, message):
@@ -247,7 +219,7 @@ def test_with_skip_bad_the_items_that_a_plugin_cannot_rank_are_left_out(capsys, 
     out = tmp_path / "run"
     code, _, err = run(capsys, *call, "--out", out)
     assert (code, out.exists()) == (2, False)
-    assert "'night owl': the ranker 'picky' raised ValueError" in err
+    assert f"{RANKER} 'picky' raised ValueError" in err
     _, err = passed(capsys, *call, "--skip-bad", "--out", out)
     assert err.count("Skipped: “") == 2
     left = read_run(out)

@@ -17,14 +17,12 @@ RED, GREEN, BLUE, GREY = [255, 0, 0], [0, 255, 0], [0, 0, 255], [90, 90, 90]
 
 
 def shown(path: Path) -> np.ndarray:
-    """What read_image makes of a file, as an array (height, width, 3)."""
     picture = read_image(path)
     assert picture.mode == "RGB"
     return np.asarray(picture).astype(int)
 
 
 def row(path: Path) -> list[list[int]]:
-    """The pixels of a picture that is one pixel high."""
     (pixels,) = shown(path).tolist()
     return pixels
 

@@ -1,7 +1,6 @@
 """Submissions come back as they were written; bad ones are named with row and column."""
 
 import tempfile
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,13 +25,13 @@ TEXTS = st.text(
 )
 NAMED = TEXTS.map(partial(check_text, "image"))
 PREDICTIONS = st.builds(
-    Prediction,
+    lambda **cells: Prediction(**cells),
     compound=TEXTS.map(fold),
     sentence=TEXTS.map(fold),
     order=st.lists(NAMED, min_size=2, max_size=6, unique=True).map(tuple),
     sentence_type=st.sampled_from(["idiomatic", "literal", None]),
 )
-WITHOUT_SENTENCES = PREDICTIONS.map(lambda one: replace(one, sentence=None))
+WITHOUT_SENTENCES = PREDICTIONS.map(lambda prediction: prediction._replace(sentence=None))
 
 
 def write(path: Path, predictions: list[Prediction]) -> None:
@@ -46,7 +45,8 @@ def test_a_submission_comes_back_as_it_was_written(predictions):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission_en.tsv"
         write(path, predictions)
-        assert read_submission(path) == predictions
+        numbered = [p._replace(row=row) for row, p in enumerate(predictions, start=1)]
+        assert read_submission(path) == numbered
 
 
 def test_a_submission_is_the_tsv_that_admires_scorer_reads(tmp_path):
@@ -75,8 +75,8 @@ def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path)
         "compound\tsentence_type\texpected_item\nnight owl\tliteral\ta.png\nearly bird\t\td.png\n"
     )
     assert read_submission(path) == [
-        Prediction("night owl", None, (), "literal", "a.png"),
-        Prediction("early bird", None, (), None, "d.png"),
+        Prediction("night owl", None, (), "literal", "a.png", row=1),
+        Prediction("early bird", None, (), None, "d.png", row=2),
     ]
 
 

@@ -40,7 +40,6 @@ def build(kind: str, source: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of the clone, and of the clone's source archive."""
     pytest.importorskip("build", reason="needs the extra 'test'")
     root = tmp_path_factory.mktemp("built")
     (root / "clone").mkdir()  # what earlier builds left in the clone would get into the wheel

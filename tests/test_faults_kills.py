@@ -29,7 +29,6 @@ SCRIPT = Path(__file__).parent / "fakes" / "killed.py"
 
 
 def left(folder: Path) -> dict[str, object]:
-    """What lies below a folder."""
     return {str(path.relative_to(folder)): _content(path) for path in folder.rglob("*")}
 
 

@@ -22,10 +22,9 @@ Thing = TypeVar("Thing")
 
 
 class Opened(Generic[Thing]):
-    """The things that were used last, by key. Threads may use it at the same time.
+    """The things that were used last, by key. Others end once nobody refers to them.
 
-    A thing that is no longer among them ends once nobody refers to it. A forked process does not
-    use what it inherits, whose threads are missing, and does not end it either.
+    Threads may share it. A forked process uses nothing that it inherits, whose threads are missing.
 
     Args:
         most: how many things stay open.
@@ -77,11 +76,8 @@ class Share(NamedTuple):
 class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
 
-    Of each entry it also knows the model and the time when it was put.
-
-    An entry is either there whole or not there, whenever the process dies. Threads of one process
-    share a connection; several processes may use the file at the same time. Values are plain bytes:
-    no pickle is ever read back, as diskcache would.
+    An entry is there whole or not at all, whenever the process dies. Threads share a connection;
+    several processes may use the file. No pickle is ever read back, as diskcache would.
 
     Raises (when it is opened and used):
         UserError: the file cannot be written, or is damaged.

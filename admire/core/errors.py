@@ -14,11 +14,8 @@ class UserError(Exception):
     """Something that the user can put right: bad input, a missing model, a refused key.
 
     The message says what was wrong, where (file, row, column) and what to do. The command line
-    prints it without a traceback and ends with exit code 2.
-
-    Attributes:
-        settings: the settings to look at, such as ``("track",)``; the command line adds the options
-            that set them.
+    prints it without a traceback, adds the options of its ``settings``, such as ``("track",)``, and
+    ends with exit code 2.
     """
 
     def __init__(self, message: str, *settings: str):

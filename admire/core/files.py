@@ -38,17 +38,16 @@ csv.field_size_limit(LINE)
 def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
     """Return the path from a folder to a file that is named in it, if it stays in the folder.
 
-    This decides for everything that names files: manifests, collections, run folders.
-
     Args:
-        name: a path from the folder, or an absolute path in the folder. What leads out of it on
-            Windows leads out everywhere, because files are moved between machines.
+        name: a path from the folder, or an absolute path in it. What leads out of it on Windows
+            leads out everywhere, because files are moved between machines.
         follow_links: whether links may lead out of the folder.
 
     Raises:
-        UserError: the path or, unless they are followed, a link in it leads out of the folder, or
-            no file can have this name. The message does not name the list.
+        UserError: the path, or a link that may not, leads out, or no file can have this name.
     """
+    if follow_links and re.fullmatch(r"\w[\w -]*(\.\w+)?", name):
+        return name  # nearly all names
     if not name.strip() or "\0" in name:
         raise UserError(f"{name!r} cannot be the name of a file.")
     path = os.path.normpath(name)
@@ -75,9 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
-    """Open a file of any size: validate it whole, then stream it as UTF-8.
-
-    UTF-16 is read too, because spreadsheets and Windows write it.
+    """Open a file of any size: validate it whole, then stream it as UTF-8. UTF-16 is read too.
 
     Args:
         header: whether rows are counted from the second line.
@@ -98,7 +95,7 @@ def open_text(path: Path, *, header: bool = False) -> io.TextIOWrapper:
                     file = io.BytesIO(opened.read().decode("utf-16").encode())
             for line in file:
                 row += 1
-                empty &= not line.decode("utf-8-sig").strip()
+                empty &= not line.decode().lstrip("\ufeff").strip()
             if empty:
                 raise UserError(f"{path}: the file is empty.")
             file.seek(0)
@@ -122,14 +119,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
-    """Read a table as :func:`table_parts` does, all rows at once."""
+    """Read all rows of a table at once; see :func:`table_parts`."""
     return pd.concat(table_parts(path, required, quoting=quoting))
 
 
 def numbered_rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a table that was read here, with their numbers in the file, from 1."""
-    for place, cells in zip(table.index, table.to_numpy().tolist(), strict=True):
-        yield place + 1, dict(zip(table.columns, cells, strict=True))
+    columns = table.columns.tolist()
+    for place, cells in zip(table.index.tolist(), table.to_numpy().tolist(), strict=True):
+        yield place + 1, dict(zip(columns, cells, strict=True))
 
 
 def table_parts(
@@ -142,18 +140,17 @@ def table_parts(
 ) -> Iterator[pd.DataFrame]:
     """Read a TSV, CSV, Parquet or Excel file some rows at a time, with strings as cells.
 
-    An empty cell is ``""``. With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a
-    character like any other. Rows of empty cells are left out; the index counts them, from 0.
-    Without rows, one empty part is yielded. ``set.xlsx#Sheet`` is a sheet of an Excel file; without
-    its name it is the first.
+    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other. Rows
+    of empty cells are left out; the index counts them, from 0. Without rows, one empty part is
+    yielded. ``set.xlsx#Sheet`` is a sheet of an Excel file; without its name it is the first.
 
     Args:
         nested: keep Parquet's lists, structures and bytes as cells.
         only: the columns of a Parquet file to read, if it has one of them; empty for all.
 
     Raises:
-        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column; or a
-            missing quotation mark makes one cell of several.
+        UserError: it cannot be read, lacks a required column, or a missing quotation mark joins
+            cells.
     """
     kind, size = suffix_of(path), ROWS
     if kind == ".parquet":
@@ -280,9 +277,8 @@ def _joined(
 def _is_joined(cells: list[str], lines: list[str], separator: str, width: int) -> bool:
     """Return whether a cell has the line breaks and separators of rows.
 
-    The mark that begins it may belong to one cell, and the one that ends it to another, rows below.
-    Where every cell of the row is quoted, a program wrote it. Commas before a space or a quotation
-    mark are a sentence's.
+    A missing mark joins cells or rows. Where every cell of the row is quoted, a program wrote it.
+    Commas before a space or a quotation mark are a sentence's.
     """
     if len(lines) == 1 or "".join(lines).count(f'"{separator}"') >= width - 1:
         return False
@@ -308,18 +304,13 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 
 
-def check_spelling(where: object, names: tuple[str, ...], columns: tuple[str, ...]) -> None:
-    """Refuse a column that is not read because it is spelt otherwise, or that appears twice.
+@lru_cache(maxsize=64)
+def misspelt(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    """Return what is wrong if a column is spelt otherwise, so not read, or appears twice; or "".
 
     Other columns than these may differ from them in more than :func:`plain_name` removes.
     """
-    if fault := _spelling(names, columns):
-        raise UserError(f"{where}: {fault}")
-
-
-@lru_cache(maxsize=64)
-def _spelling(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
-    spellings = {plain_name(name): name for name in columns}
+    spellings = dict(zip(map(plain_name, columns), columns, strict=True))
     renamed = {}
     for name in names:
         meant = spellings.get(plain_name(name))
@@ -388,8 +379,7 @@ def _from_json(text: str, where: object) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(a for k, (a, _) in enumerate(pairs) if a in dict(pairs[k + 1 :]))
         raise ValueError(f"the key '{twice}' appears twice")
     return value
 
@@ -402,10 +392,8 @@ def add_table(
         csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
     # A lone carriage return ends a line for readers, but the writer does not quote it. And what has
     # line breaks and separators could be rows that a quotation mark joined.
-    unclear = any(
-        "\r" in cell or ("\n" in cell and separator in cell)
-        for cell in table.to_numpy().flat
-        if isinstance(cell, str)
-    )
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if unclear else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 1] = csv.QUOTE_MINIMAL
+    for cell in table.to_numpy().flat:
+        if isinstance(cell, str) and ("\r" in cell or ("\n" in cell and separator in cell)):
+            quoting = csv.QUOTE_ALL
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)

@@ -12,9 +12,8 @@ from pydantic.fields import FieldInfo
 
 from admire.core import registry
 from admire.core.choices import Device, LongTexts, SenseMethod
-from admire.core.errors import UserError
 from admire.core.registry import Kind
-from admire.core.schema import Seed, complaint
+from admire.core.schema import Seed, invalid_setting
 
 SettingsClass = TypeVar("SettingsClass")
 
@@ -37,8 +36,6 @@ Panel = Literal[
 class Option(NamedTuple):
     """Marks a field of a settings class as an option of the command line.
 
-    :func:`take_settings` adds what the field itself says.
-
     Attributes:
         panel: the heading above it.
         flag: the option, without dashes in a mark if it differs from the field's name; ``--llm``.
@@ -46,7 +43,7 @@ class Option(NamedTuple):
         completes: the kind of plug-ins whose names a shell completes.
         in_file: whether a file for ``--config`` can contain it.
         plugin: the plug-in that it belongs to, and its name there.
-        name, hint, default: of the field; MISSING if it is required.
+        name, hint, default: of the field (:meth:`of`); MISSING if it is required.
         help: the text below the field, unless the mark says it.
     """
 
@@ -89,17 +86,18 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Option
                     option = mark.of(name, field)
                     default = None if name in unset else getattr(owner, name, option.default)
                     by_name.setdefault(name, option._replace(default=default))
-    panels = get_args(Panel)
-    return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].panel)))
+    ordered: dict[str, Option] = {}
+    for panel in get_args(Panel):
+        for name, option in by_name.items():
+            if option.panel == panel:
+                ordered[name] = option
+    return ordered
 
 
 def plugin_settings(reserved: Container[str] = ()) -> dict[str, Option]:
     """Return the settings of plug-ins of other distributions by name, as ``length_longest``.
 
-    This imports these plug-ins.
-
-    Args:
-        reserved: names that other settings have; plug-ins cannot use them.
+    This imports these plug-ins. They cannot use the reserved names, which other settings have.
     """
     options: dict[str, Option] = {}
     kinds: tuple[Kind, ...] = ("chat", "encoder", "ranker")
@@ -125,12 +123,13 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     Raises:
         UserError: a value is invalid, or a required one is missing.
     """
-    names: Any = kind.__pydantic_fields__  # type: ignore[attr-defined]
+    own = dict(values or {})
+    for name in own.keys() - kind.__pydantic_fields__.keys():  # type: ignore[attr-defined]
+        del own[name]
     try:
-        return kind(**{name: value for name, value in (values or {}).items() if name in names})
+        return kind(**own)
     except ValidationError as error:  # from a pydantic model; settings raise their own message
-        name = str(error.errors()[0]["loc"][0])
-        raise UserError(f"{name} {complaint(error)}", name) from None
+        raise invalid_setting(error) from None
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

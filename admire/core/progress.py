@@ -35,8 +35,8 @@ def on_terminal() -> bool:
 def visible(text: str) -> str:
     """Return the text with what would steer a terminal written as JSON's escapes: ``\\u001b[2J``.
 
-    Line breaks and tabs are also escaped, so that no text of the data passes for a line of ours.
-    JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
+    So are line breaks and tabs. JSON on one line, without ``ensure_ascii``, means the same
+    afterwards.
     """
     return _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
@@ -128,10 +128,7 @@ def check_cancelled() -> None:
 
 
 def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
-    """Call a function with all progress in this block instead of showing it, unless it is hidden.
-
-    What it raises ends the work.
-    """
+    """Call a function with all progress in this block, unless it is hidden; it may end the work."""
     return nullcontext() if _wanted.get() is False else _setting(_wanted, listener)
 
 
@@ -142,10 +139,7 @@ def hidden_progress() -> AbstractContextManager[None]:
 
 @contextmanager
 def progress_as_wanted(progress: Progress) -> Iterator[None]:
-    """Show progress as the argument ``progress`` of a function says.
-
-    What is around the block goes first: hidden progress stays hidden, a listener hears all.
-    """
+    """Show progress as the argument ``progress`` says, unless a block around this one says how."""
     if progress is None and (in_notebook() or on_terminal()):
         progress = True
     with ExitStack() as stack:
@@ -165,8 +159,7 @@ def progress_is_wanted() -> bool:
 def show_progress(things: Iterable[Thing], task: str, total: int | None = None) -> Iterator[Thing]:
     """Yield the things and show on stderr how far the caller has come.
 
-    Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
-    library and asks for none (:func:`progress_as_wanted`).
+    Nothing is shown where the ``admire`` logger is not at INFO, unless :func:`progress_as_wanted`.
     """
     if total is None:
         things = list(things)

@@ -1,13 +1,8 @@
 """The registry of plug-ins: chat models, encoders, rankers, metrics and the other kinds.
 
-A class or function becomes a plug-in by :func:`register`. A distribution announces its own by an
-entry point of the group ``admire``, named after the kind and the plug-in, in its pyproject.toml::
-
-    [project.entry-points.admire]
-    "ranker.length" = "admire_length:Length"
-
-admire's own plug-ins are announced in the same way. Names come from the entry points, so listing
-them imports nothing; a plug-in is imported when it is used or described.
+A class or function becomes one by :func:`register`, and a distribution's by an entry point of the
+group ``admire``, as admire's own do: ``"ranker.length" = "admire_length:Length"``. So listing names
+imports nothing; a plug-in is imported when it is used or described.
 """
 
 from __future__ import annotations
@@ -26,8 +21,7 @@ from contextlib import (
     redirect_stdout,
     suppress,
 )
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -37,7 +31,7 @@ from pydantic import ValidationError
 
 from admire.core.choices import nearest
 from admire.core.errors import DISTRIBUTION, UserError
-from admire.core.schema import adapter, complaint
+from admire.core.schema import adapter, complaint, invalid_setting
 
 log = logging.getLogger("admire")
 
@@ -91,7 +85,6 @@ class Variant(NamedTuple):
 
     Attributes:
         name: what follows the family's colon; empty for the plug-in itself.
-        about: a short description.
         size: of the download.
         licence: of the weights; NC in it forbids commercial use.
         weights: the repositories on the hub that contain them.
@@ -104,18 +97,14 @@ class Variant(NamedTuple):
     weights: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """A plug-in with its metadata.
 
     Attributes:
-        make: the registered class or function.
         distribution: the distribution that contains it; empty if it was only registered in Python.
-        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``; empty
-            for nothing.
+        takes: placeholder for what follows the colon of its name, such as ``REPOSITORY``.
         about: one line of description (default: the first line of the docstring).
-        needs: what it needs besides its distribution: an extra of admire such as ``clip``, ``hub``
-            or ``key``.
+        needs: an extra of admire such as ``clip``, ``hub`` or ``key``, besides its distribution.
         packages: the importable names of what must be installed, such as ``PIL``.
         size: of the download or installation.
         licence, citation: of the model or the data. NC in a licence forbids commercial use.
@@ -128,7 +117,6 @@ class Plugin:
         settings: a pydantic model or settings class of its options, passed as ``settings``.
         status: returns whether it can be used now, or how to get it ("no: …").
         pull: downloads or prepares its files; returns their path, or why there is nothing to do.
-        variants: models of the family that are recommended by name.
     """
 
     kind: Kind
@@ -146,11 +134,11 @@ class Plugin:
     heading: str = ""
     share: bool = False
     ragged: bool = True
-    language: Callable[[Path], str | None] | None = field(default=None, repr=False)
+    language: Callable[[Path], str | None] | None = None
     settings: type | None = None
-    status: Callable[[], str] | None = field(default=None, repr=False)
-    pull: Callable[[], Path | str] | None = field(default=None, repr=False)
-    variants: tuple[Variant, ...] = field(default=(), repr=False)
+    status: Callable[[], str] | None = None
+    pull: Callable[[], Path | str] | None = None
+    variants: tuple[Variant, ...] = ()
 
     @property
     def written(self) -> str:
@@ -161,14 +149,14 @@ class Plugin:
     def title(self) -> str:
         """Its name in messages: "ranker 'length' of admire-length"."""
         origin = f" of {self.distribution}" if self.distribution else ""
-        return f"{noun(self.kind)} '{self.name}'{origin}"
+        return f"{NOUNS.get(self.kind, self.kind)} '{self.name}'{origin}"
 
     @property
     def ships(self) -> bool:
         """Whether it ships with admire."""
         return self.distribution == DISTRIBUTION
 
-    @cached_property
+    @property
     def arguments(self) -> set[str]:
         """The names of its arguments."""
         return set(inspect.signature(self.make).parameters)
@@ -183,19 +171,18 @@ class Plugin:
 
         Raises:
             UserError: a setting is unknown or has an invalid value.
-            PluginError: it raises an exception, or makes an object that lacks an attribute of its
-                kind.
+            PluginError: it fails, or makes an object that lacks an attribute of its kind.
         """
         options["settings"] = None
         if self.settings:
             try:
                 options["settings"] = self.settings(**options.get("plugins", {}).get(self.name, {}))
             except ValidationError as error:
-                name = f"{self.name}_{error.errors()[0]['loc'][0]}".replace("-", "_")
-                raise UserError(f"{name} {complaint(error)}", name) from None
-        chosen = {name: value for name, value in options.items() if name in self.arguments}
+                raise invalid_setting(error, f"{self.name}_") from None
+        for unused in options.keys() - self.arguments:
+            del options[unused]
         with self.blamed():
-            instance = self.make(*([source] if source else []), **chosen)
+            instance = self.make(*([source] if source else []), **options)
         if self.ships:
             return instance
         base, *needed = getattr(instance, "plugs_in_as", PROTOCOLS.get(self.kind, ("",)))
@@ -218,9 +205,7 @@ class Plugin:
         """Turn an exception in this block into a :class:`PluginError`.
 
         One of a plug-in that ships with admire, or that is a message for users, stays as it is.
-
-        Args:
-            where: the item or text that the plug-in was working on.
+        ``where`` is the item or text that the plug-in was working on.
         """
         try:
             yield
@@ -241,11 +226,7 @@ def plugin_of(instance: object) -> Plugin | None:
 
 
 def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
-    """Turn an exception in a block into a :class:`PluginError` if a plug-in made the object.
-
-    Args:
-        where: see :meth:`Plugin.blamed`.
-    """
+    """Do as :meth:`Plugin.blamed` in a block, if a plug-in made the object."""
     plugin = plugin_of(instance)
     return plugin.blamed(where) if plugin else nullcontext()
 
@@ -253,18 +234,16 @@ def blamed(instance: object, where: str = "") -> AbstractContextManager[None]:
 def checked(instance: object, result: Any, kind: Any, count: int | None = None) -> Any:
     """Return the objects of a dataclass that a model's method returned, as a list.
 
-    Args:
-        count: how many there must be; None for any number.
-
     Raises:
-        UserError: it is no list of such objects, their number is wrong, or a field has a value that
-            it cannot have. A plug-in's is a :class:`PluginError`.
+        UserError: it is no list of so many such objects (None for any number), or a field's value
+            is invalid. A plug-in's is a :class:`PluginError`.
     """
     plugin = plugin_of(instance)
     try:
         objects = list(result)
-        if wrong := next((thing for thing in objects if not isinstance(thing, kind)), None):
-            raise TypeError(f"{type(wrong).__name__} instead of {kind.__name__}")
+        for thing in objects:
+            if not isinstance(thing, kind):
+                raise TypeError(f"{type(thing).__name__} instead of {kind.__name__}")
         if count not in (None, len(objects)):
             raise TypeError(f"{len(objects)} of {count} objects")
         for thing in objects:
@@ -285,11 +264,7 @@ _LOADING = threading.RLock()  # sys.stdout is everybody's
 
 
 def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
-    """Register a class or function as a plug-in of a kind, under a name.
-
-    Args:
-        facts: the fields of :class:`Plugin` from ``takes`` on.
-    """
+    """Register a class or function as a plug-in; ``facts`` are fields of :class:`Plugin`."""
     if kind not in KINDS:
         raise UserError(f"'{kind}' is not a kind of plug-in. Available: {', '.join(KINDS)}.")
 
@@ -299,11 +274,6 @@ def register(kind: Kind, name: str, **facts: Any) -> Callable[[Made], Made]:
         return make
 
     return decorate
-
-
-def noun(kind: Kind) -> str:
-    """Return the name of a kind of plug-in in messages."""
-    return NOUNS.get(kind, kind)
 
 
 @cache
@@ -321,15 +291,12 @@ def _announced() -> Mapping[str, Mapping[str, Mapping[str, EntryPoint]]]:
 
 
 def names(kind: Kind, *, foreign: bool = False) -> list[str]:
-    """Return the names of plug-ins of a kind, in alphabetical order. Imports none of them.
-
-    Args:
-        foreign: whether to leave out those that ship with admire.
-    """
+    """Return the sorted names of a kind's plug-ins, or of foreign ones. Imports none of them."""
     announced = _announced().get(kind, {})
     registered = {*announced, *_REGISTERED[kind]}
-    if foreign:
-        registered -= {name for name, points in announced.items() if [*points] == [DISTRIBUTION]}
+    for name, points in announced.items() if foreign else ():
+        if [*points] == [DISTRIBUTION]:
+            registered.remove(name)
     return sorted(registered)
 
 
@@ -339,10 +306,10 @@ def find(kind: Kind, name: str) -> Plugin:
     Raises:
         UserError: the name is unknown, two distributions have it, or it cannot be imported.
     """
-    points = _announced().get(kind, {}).get(name, {})
+    points, noun = _announced().get(kind, {}).get(name, {}), NOUNS.get(kind, kind)
     if len(points) > 1:
         raise PluginError(
-            f"The name '{name}' is taken by more than one {noun(kind)}: those of "
+            f"The name '{name}' is taken by more than one {noun}: those of "
             f"{' and '.join(sorted(points))}. Uninstall one of these distributions.",
             *SETTINGS.get(kind, ()),
         )
@@ -360,30 +327,26 @@ def find(kind: Kind, name: str) -> Plugin:
             make = point.load()
     except (Exception, SystemExit) as error:
         raise PluginError(
-            f"The {noun(kind)} '{name}' of {owner} cannot be imported ({point.value}: "
+            f"The {noun} '{name}' of {owner} cannot be imported ({point.value}: "
             f"{type(error).__name__}: {error}). Repair or uninstall {owner}.",
             *SETTINGS.get(kind, ()),
         ) from error
-    if (registered := _REGISTERED[kind].get(name)) is None:
+    if name not in _REGISTERED[kind]:
         register(kind, name)(make)
-        registered = _REGISTERED[kind][name]
-    elif registered.make is not make:
+    registered = _REGISTERED[kind][name]
+    if registered.make is not make:
         raise PluginError(
-            f"The name '{name}' is taken: {owner} has a {noun(kind)} of this name. Register "
+            f"The name '{name}' is taken: {owner} has a {noun} of this name. Register "
             f"{registered.make.__qualname__} under another one.",
             *SETTINGS.get(kind, ()),
         )
     if registered.distribution != owner:
-        registered = _REGISTERED[kind][name] = replace(registered, distribution=owner)
+        registered = _REGISTERED[kind][name] = registered._replace(distribution=owner)
     return registered
 
 
 def plugins(kind: Kind, *, foreign: bool = False) -> list[Plugin]:
-    """Return all plug-ins of a kind; a warning names those that cannot be imported.
-
-    Args:
-        foreign: whether to leave out those that ship with admire, and not to import them.
-    """
+    """Return a kind's plug-ins, or the foreign ones; warn of those that cannot be imported."""
     listed = []
     for name in names(kind, foreign=foreign):
         try:
@@ -400,7 +363,7 @@ def unknown(kind: Kind, name: str) -> UserError:
     close = nearest(name.partition(":")[0], names(kind))
     forms = ", ".join(plugin.written for plugin in plugins(kind))
     return UserError(
-        f"Unknown {noun(kind)} '{name}'.{close} Available: {forms}.",
+        f"Unknown {NOUNS.get(kind, kind)} '{name}'.{close} Available: {forms}.",
         *SETTINGS.get(kind, ()),
     )
 
@@ -409,8 +372,7 @@ def resolve(kind: Kind, name: str) -> tuple[Plugin, str]:
     """Return the plug-in of a full name, and what follows the colon there.
 
     Raises:
-        UserError: the name is unknown, lacks the part after the colon, or the plug-in cannot be
-            imported.
+        UserError: as :func:`find`, or the part after the colon is missing or too much.
     """
     family, colon, source = name.partition(":")
     if family not in names(kind):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache, partial, wraps
-from operator import not_
+from operator import is_, not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -61,7 +61,7 @@ def check_once(field: str, names: tuple[str, ...]) -> None:
 
 UNLESS_EMPTY = Field(exclude_if=not_)
 """A key that is written only where there is something to say."""
-UNLESS_NONE = Field(exclude_if=lambda value: value is None)
+UNLESS_NONE = Field(exclude_if=partial(is_, None))
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 """Converts nothing: "1" is not a number, and True is not 1. Numbers are finite."""
@@ -118,7 +118,7 @@ def read_as(kind: Callable[..., T], value: object, where: object) -> T:
         where: what the message begins with: the file and, if there is one, the row.
 
     Raises:
-        UserError: a field is missing, unknown or has a value that it cannot have.
+        UserError: a field is missing, unknown or has an invalid value.
     """
     rules: TypeAdapter[T] = adapter(kind)
     try:
@@ -129,6 +129,12 @@ def read_as(kind: Callable[..., T], value: object, where: object) -> T:
         field = ".".join(str(step) for step in error.errors()[0]["loc"])
         field = re.sub(r"\.(\d+)", r"[\1]", field)
         raise UserError(f"{where}{field and f', {field}'}: {complaint(error)}") from None
+
+
+def invalid_setting(error: ValidationError, prefix: str = "") -> UserError:
+    """Return the error of a pydantic model's first wrong value, as of a setting of this name."""
+    name = f"{prefix}{error.errors()[0]['loc'][0]}".replace("-", "_")
+    return UserError(f"{name} {complaint(error)}", name)
 
 
 def complaint(error: ValidationError) -> str:

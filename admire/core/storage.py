@@ -32,11 +32,7 @@ def cache_dir() -> Path:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file that the user named, or that is in a folder of the user's, in binary mode.
-
-    Raises:
-        UserError: it is missing, is a folder, or cannot be read.
-    """
+    """Open a file of the user's in binary mode; a UserError if it cannot be read."""
     try:
         return split_sheet(path)[0].open("rb")
     except (OSError, ValueError) as error:  # ValueError: a NUL in a name from a file
@@ -68,14 +64,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def writing(path: Path, only: Collection[int] = ()) -> Iterator[None]:
-    """Turn the errors of writing a file or folder into the message that says so.
-
-    Args:
-        only: the numbers of the errors; empty for all.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Turn the errors of writing, or only those with these numbers, into a UserError."""
     try:
         yield
     except OSError as error:
@@ -85,14 +74,7 @@ def writing(path: Path, only: Collection[int] = ()) -> Iterator[None]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place where :func:`write_whole` could not write a file; call it before long work.
-
-    A folder of the same name is made and removed, inside a temporary folder: so a read-only disk,
-    a name that is too long and missing permission are seen.
-
-    Raises:
-        UserError: no file can be written there, or something other than a file is there.
-    """
+    """Refuse a place where :func:`write_whole` could not write a file; call it before long work."""
     if os.path.exists(path) and not os.path.isfile(path):  # a device would be replaced
         raise UserError(f"{path}: is a folder or device. Name the file to write.", "out")
     with writing(path):
@@ -100,7 +82,11 @@ def check_place(path: Path) -> None:
 
 
 def _try_place(place: Path) -> None:
-    """Raise OSError where no file or folder of this name can be made."""
+    """Raise OSError where no file or folder of this name can be made.
+
+    A folder of this name is made in a temporary one, which shows a read-only disk, a name that is
+    too long and missing permission.
+    """
     place = Path(os.path.abspath(place))
     above = next(filter(os.path.lexists, place.parents))
     with TemporaryDirectory(prefix=".admire-", dir=above, ignore_cleanup_errors=True) as trial:
@@ -112,11 +98,11 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     """Keep other commands from writing to a file or folder while this block does.
 
     A thread may enter again for the same place. The lock ends with the process, however that ends.
-    It is in the cache directory, so the output folder stays clean, and commands with
-    another cache directory do not see it. For another command it waits so many seconds.
+    It is in the cache directory; commands with another cache directory do not see it.
 
     Raises:
-        UserError: another command is writing there, or the cache directory cannot be written.
+        UserError: another command is writing there, also after ``wait`` seconds, or the cache
+            directory cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -124,8 +110,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
     path = cache_dir() / "locks" / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, is_singleton=True)
-        lock.acquire(timeout=wait)
+        lock = FileLock(path, is_singleton=True).acquire(timeout=wait)
     except Timeout:
         raise UserError(
             f"{place}: another admire process is writing here. Wait for it to finish, or "
@@ -137,10 +122,8 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
             f"{path}: cannot be locked ({error.strerror or error}). Free space, or set "
             "ADMIRE_CACHE to a folder on a disk of this machine."
         ) from error
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def partial_of(path: Path, suffix: str = "part") -> Path:
@@ -152,12 +135,11 @@ def partial_of(path: Path, suffix: str = "part") -> Path:
 def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file beside ``path`` for writing and rename it to ``path`` once it is complete.
 
-    If anything fails on the way, such as a full disk, ``path`` is left as it was. What a killed
-    process leaves beside ``path`` is overwritten by the next one.
+    If anything fails on the way, ``path`` is left as it was. What a killed process leaves beside it
+    is overwritten by the next one.
 
     Raises:
-        UserError: the folder cannot be made or written to, or the disk is full. Other errors of the
-            block are raised as they are.
+        UserError: it cannot be written. Other errors of the block are raised as they are.
     """
     partial = partial_of(path)
     options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
@@ -181,13 +163,11 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 def check_file(path: Path, mark: str, *, force: bool = False) -> None:
     """Refuse to replace a file that admire did not write, unless ``force`` says so.
 
-    Also refuse what is not a file, and a place where none can be written.
-
     Args:
         mark: what a file of this kind that admire wrote has in its first or last kilobyte.
 
     Raises:
-        UserError: the file is another one, or a folder, or cannot be read or written.
+        UserError: the file is another one, no file, or cannot be read or written.
     """
     check_place(path)
     if not path.exists():
@@ -211,13 +191,12 @@ MARKER = ".admire.json"
 def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
 
-    Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
-    ``folder`` is left as it was. What a killed process leaves beside it is removed by the next one
-    that writes it. The kind, such as "index", is in the marker and in messages.
+    If anything fails on the way, ``folder`` is left as it was. What a killed process leaves beside
+    it is removed by the next one. The kind, such as "index", is in the marker and in messages.
 
     Raises:
-        UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
-            command, or the disk is full. Other errors of the block are raised as they are.
+        UserError: :func:`check_folder` refuses it, it cannot be written, or is being written. Other
+            errors of the block are raised as they are.
     """
     check_folder(folder, kind)
     folder = Path(os.path.realpath(folder))
@@ -253,8 +232,7 @@ def _names(folder: Path) -> set[str]:
 def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     """Refuse to replace a folder that admire did not write, or where nothing can be written.
 
-    A place where nothing is, an empty folder, and a folder of this kind that admire wrote and that
-    nobody has put other files into may be replaced.
+    An empty folder, and one of this kind that has only what admire wrote, may be replaced.
 
     Args:
         adding: files are only added, so what admire wrote may contain others.
@@ -299,10 +277,10 @@ def _why_kept(folder: Path, kind: str, adding: bool) -> str:
     if wrote != kind:
         return f"contains a {wrote}"
     holds |= {partial_of(folder / name).name for name in holds}
-    others = [name for name in names if name not in holds]
-    if adding or not others:
+    if adding or holds.issuperset(names):
         return ""
-    return f"contains '{others[0]}', which admire did not write. Move it"
+    other = next(name for name in names if name not in holds)
+    return f"contains '{other}', which admire did not write. Move it"
 
 
 DAMAGED = (UserError, OSError, ValueError, KeyError, TypeError, RecursionError)
@@ -321,9 +299,9 @@ def mark_folder(folder: Path, kind: str, holds: Iterable[str]) -> None:
 
 
 def note_addition(file: Path) -> None:
-    """Enter a file into the marker, if it is in a folder that admire wrote.
+    """Enter a file into the marker of a folder of admire's, before it is written.
 
-    So the folder can be replaced, and the file with it. Call it before the file is written.
+    So the folder can be replaced, and the file with it.
     """
     try:
         folder = Path(os.path.realpath(file)).parent

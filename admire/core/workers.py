@@ -59,14 +59,14 @@ def map_processes(
     """Have the workers do all units, and yield the results in the units' order.
 
     Units are read as they are needed; where there are none, no worker is started. If a worker is
-    lost, with its machine or for lack of memory, Ray restarts it, and its unit is done again. If a
-    unit ends in an error, the results before it are yielded, and then the error is raised, as in
-    one process. Warnings of workers are logged here, each once.
+    lost, Ray restarts it, and its unit is done again. If a unit ends in an error, the results
+    before it are yielded, and then the error is raised. Warnings of workers are logged here, each
+    once.
 
     Args:
         open_worker: opens the models in each worker and returns the function that does a unit. It
-            travels by pickle, as units and results do. It must not contain keys, which Ray would
-            keep; workers find them in their environment.
+            travels by pickle, and must not contain keys, which Ray would keep; workers find them in
+            their environment.
 
     Raises:
         UserError: Ray cannot be used, or a unit costs :data:`TRIES` workers.
@@ -184,10 +184,7 @@ class _Worker:
 
 @contextmanager
 def _connected(workers: Workers) -> Iterator[Any]:
-    """Ray, connected to a cluster, or to one of this machine that ends with the block.
-
-    Where the program is connected to one already, that is used and left as it is.
-    """
+    """Ray, connected to a cluster, or to one of this machine that ends with the block."""
     for name, value in SURROUNDINGS.items():
         os.environ.setdefault(name, value)
     with needs_extra("ray", "Work by several workers"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,9 +47,10 @@ def check_set(
         A collector that took each item without what its faults spoil, the faults, and what iterates
         over the items from the first one on.
     """
-    for rows in (RowReader(), RowReader(look=look)):  # then a missing picture is a fault
+    for looks in (None, look):  # then a missing picture is a fault
         collector, faults, kept, count = collect(), list[Fault](), list[Item](), 0
-        for count, item in enumerate(read(rows=replace(rows, skip=faults.append)), start=1):
+        rows = RowReader(look=looks, skip=faults.append)
+        for count, item in enumerate(read(rows=rows), start=1):
             collector.add(item)
             if count <= KEPT:
                 kept.append(item)
@@ -90,10 +90,7 @@ class SetCounts:
 
 
 def report_faults(data: str | Path, faults: Sequence[Fault], *, skip: bool) -> None:
-    """Log the first faults of a set, each with what is skipped for it; if none is, refuse the set.
-
-    A single fault is not logged then, as it is the error itself.
-    """
+    """Log a set's first faults, each with what is skipped for it; if nothing is, refuse the set."""
     if len(faults) == 1 and not skip:
         raise UserError(faults[0].what, *faults[0].settings, "skip_bad")
     for fault in faults[:LOGGED]:

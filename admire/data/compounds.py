@@ -56,10 +56,9 @@ REPLACED = frozenset(_REPLACED.split())
 def find_compound(sentence: str, compound: str) -> tuple[int, int] | None:
     """Return where a sentence has a compound, in characters; None if it is not there.
 
-    Words count as the same if they begin alike, so an inflected compound is found. Up to
-    :data:`BETWEEN` other words may be between them. If it is not found so, irregular forms of
-    English also count as the same, and :data:`REPLACED` may be any words or none. If it is still
-    not found, it is looked for without what :func:`_plain` leaves out.
+    Words count as the same if they begin alike, with up to :data:`BETWEEN` others between them; if
+    it is not found so, also irregular forms of English, and :data:`REPLACED` may be any words or
+    none; at last, it is looked for without what :func:`_plain` leaves out.
     """
     if (place := _find(sentence, compound)) or (sentence.isascii() and compound.isascii()):
         return place
@@ -76,8 +75,8 @@ def _find(sentence: str, compound: str) -> tuple[int, int] | None:
     if match:
         return match.span()
     words = re.findall(r"\w+", compound)
-    found = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
-    return found or _find_words(sentence, *_loosely(words))
+    place = _find_words(sentence, [_beginning(word) for word in words], [BETWEEN] * len(words))
+    return place or _find_words(sentence, *_loosely(words))
 
 
 _VOWELS = "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0591-\u05bd\u05bf-\u05c7"
@@ -136,9 +135,7 @@ def _find_words(
     """Return the first place with words that match these, and the shortest there.
 
     One regular expression for all words would try 3 ** len(patterns) ways to skip others.
-
-    Args:
-        between: how many other words may be after each.
+    ``between`` says how many other words may be after each.
     """
     spans = [word.span() for word in re.finditer(r"\w+", sentence)]
 

@@ -67,7 +67,7 @@ def read_image(path: Path) -> Image:
 
     Raises:
         UserError: the file is not an image, is truncated, has floating-point pixels, or has more
-            pixels than Pillow's limit against decompression bombs (about 179 million).
+            pixels than Pillow's limit (about 179 million).
     """
     from PIL import Image, ImageOps
 
@@ -94,10 +94,7 @@ def read_image(path: Path) -> Image:
 
 
 def store_picture(picture: object) -> Path:
-    """Store a picture in memory in ``pictures`` in admire's cache, under its SHA-256.
-
-    Args:
-        picture: the bytes of an image file, or one of PIL's images.
+    """Store the bytes of an image file, or one of PIL's images, in ``pictures`` in admire's cache.
 
     Raises:
         ValueError: it is neither, or no picture that can be read.
@@ -141,10 +138,7 @@ def store_picture(picture: object) -> Path:
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file whose beginning already shows that :func:`read_image` cannot read it.
-
-    Nothing is decoded, so this takes a fraction of a millisecond; what is cut off passes.
-    """
+    """Refuse a file whose beginning shows that :func:`read_image` cannot read it. Fast."""
     with _decoding(path):
         pass
 

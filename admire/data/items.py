@@ -6,63 +6,61 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal
 
-from admire.data.limits import Limit
+from admire.data.limits import limited
 
 SAMPLES = Path(__file__).parent / "samples"
 """The image set that ships with admire."""
 
 SenseLabel = Literal["idiomatic", "literal"]
 Context = Literal["sentence", "sequence", "word"]
-ImageName = Annotated[str, Limit("image")]
+ImageName = Annotated[str, *limited("image")]
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A candidate to rank: an image, a caption, or an image with its caption.
 
-    ``name`` is the name that orders and submissions use: the image's name as the data file writes
-    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The pictures
-    of a sequence are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
+    ``name`` is the name that orders and submissions use: the image's as the data file writes it, or
+    ``candidate1``, … for candidates without an image. The pictures of a sequence, ``s1.png`` or
+    ``sequence1``, are candidates too, but are not ranked.
     """
 
     name: ImageName
     image: Path | None = None
-    caption: Annotated[str, Limit("caption")] | None = None
+    caption: Annotated[str, *limited("caption")] | None = None
 
 
 @dataclass(frozen=True)
 class Item:
     """One row: a compound in a sentence, and the candidates to rank for it.
 
-    In AdMIRe's Subtask B a ``sequence`` of two pictures replaces the sentence, which is
-    empty: it shows one of the compound's senses, and the best candidate completes it.
-
-    In Visual-WSD the compound is a phrase, and ``word`` is the word in it whose meaning is to be
-    shown, without a sentence or an idiomatic or literal sense to decide. In other sets ``word``
-    is empty.
+    In AdMIRe's Subtask B a ``sequence`` of two pictures replaces the sentence, which is empty: it
+    shows one of the compound's senses, and the best candidate completes it. In Visual-WSD the
+    compound is a phrase, and ``word`` is the word in it whose meaning is to be shown, without a
+    sentence or an idiomatic or literal sense to decide.
 
     ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given
-    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B
-    and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
-    is empty where a file holds targets only; the sense of such items can be decided, but they are
-    not ranked. ``definitions``, up to two, are what a person says the compound means in this
-    sentence; no model is asked for that sense's meaning then. ``written`` has compound and sentence
-    as they are in the file, for submissions, if they are read in another form.
+    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B and V-WSD,
+    ``expected_item`` are the gold answers, None where they are not known. Without ``candidates``,
+    only the sense of an item can be decided. ``definitions``, up to two, are what a person says the
+    compound means here; no model is asked for that sense's meaning then. ``written`` has compound
+    and sentence as they are in the file, for submissions, if they are read in another form.
     """
 
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")]
-    language: Annotated[str, Limit("language")] = "en"
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")]
+    language: Annotated[str, *limited("language")] = "en"
     candidates: tuple[Candidate, ...] = ()
     sentence_type: SenseLabel | None = None
     expected_order: tuple[ImageName, ...] | None = None
     sequence: tuple[Candidate, ...] = ()
     expected_item: ImageName | None = None
-    word: Annotated[str, Limit("word")] = ""
-    definitions: tuple[Annotated[str, Limit("definition")], ...] = ()
+    word: Annotated[str, *limited("word")] = ""
+    definitions: tuple[Annotated[str, *limited("definition")], ...] = ()
     written: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -83,15 +81,15 @@ class Item:
     @property
     def gold_column(self) -> Literal["expected_order", "expected_item"]:
         """The column of the gold: an order of all candidates, or the right one alone."""
-        one = self.expected_item or self.context != "sentence"
-        return "expected_item" if one else "expected_order"
+        alone = self.expected_item or self.context != "sentence"
+        return "expected_item" if alone else "expected_order"
 
     @property
     def phrase(self) -> str:
         """The compound as people write it, for prompts and queries.
 
-        AdMIRe 2 numbers some compounds ("kıl payı 1"). A number that is in the sentence too
-        ("cloud 9") belongs to the compound.
+        AdMIRe 2 numbers some compounds ("kıl payı 1"); a number that is in the sentence too ("cloud
+        9") belongs to the compound.
         """
         if not self.sentence or self.compound.casefold() in self.sentence.casefold():
             return self.compound
@@ -100,7 +98,7 @@ class Item:
     @property
     def names(self) -> tuple[str, ...]:
         """The candidates' names."""
-        return tuple(candidate.name for candidate in self.candidates)
+        return tuple(map(attrgetter("name"), self.candidates))
 
     @property
     def things(self) -> tuple[Candidate, ...]:

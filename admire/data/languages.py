@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ ADMIRE_2 = (
 )
 """The codes of the tasks' languages, by which submissions are called."""
 
-_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
+_CODES = dict(zip(map(str.lower, LANGUAGES.values()), LANGUAGES, strict=True))  # Norwegian → no
 _VARIANTS = {"brazil": "br", "portugal": "pt", "ecuador": "ec", "cyrillic": "cyrl", "latin": "latn"}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
@@ -67,11 +67,9 @@ def task_code(tag: str) -> str:
     return re.sub("-[A-Z]{4}$", "", tag.upper())
 
 
+@lru_cache(maxsize=64)
 def check_language(tag: str) -> str:
-    """Return the tag in lower case with ``-``; refuse what does not look like one.
-
-    Of codes with two letters those of :data:`TWO_LETTERS` are taken, of three all.
-    """
+    """Return the tag in lower case with ``-``; refuse what does not look like one."""
     code = re.split("[-_]", tag.lower())[0]
     exists = len(code) != 2 or code in TWO_LETTERS.split()
     if not exists or not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
@@ -84,12 +82,10 @@ _SET_WORDS = "subtask|task|admire|train|dev|test|eval|extended|sample|blind|gold
 
 
 def named_language(path: Path) -> str | None:
-    """Return the language that a file's name ends or begins with, or else its folder's ends with.
+    """Return the language that a file's name ends or begins with, or else its folders' end with.
 
-    The folder above that one counts too. None if none of these names a language.
-
-    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
-    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``;
+    None if none of these names a language. ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` →
+    ``pt``; ``set.pt-br.csv`` → ``pt-br``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``;
     ``PT-BR_subtask_a.tsv`` → ``pt-br``.
     """
     resolved = Path(os.path.abspath(path).lower())
@@ -114,10 +110,7 @@ def named_language(path: Path) -> str | None:
 
 
 def language_of(text: str) -> str | None:
-    """Detect the language of a text; return None if it cannot be told.
-
-    It is one of :data:`LANGUAGES` or :data:`OWN_SCRIPTS`.
-    """
+    """Detect the language of a text; None if it is none of these, or cannot be told."""
     code, probability = _identifier().classify(text)
     return base_language(code) if probability >= 0.5 else None
 

@@ -1,18 +1,17 @@
 """What texts may be, and how they are folded: the same in files, over REST and in Python.
 
-Without limits, one row could take the time and the memory of all others. They are at least twice
-the longest text of AdMIRe, SemEval-2022 Task 2 and the other sets that admire reads.
+Without limits, one row could take the time and memory of all others. They are at least twice the
+longest text of the sets that admire reads.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 
-from annotated_types import GroupedMetadata, MaxLen
+from annotated_types import MaxLen
 from pydantic import BeforeValidator
 
 LIMITS: Mapping[str, int] = {
@@ -48,6 +47,7 @@ _ODD = re.compile(
 """All blanks but the space and the line break, and what nobody sees. ZWNJ and ZWJ are not among
 these, because Persian and Hindi are spelt with them."""
 
+FILE_NAMES = ("image", "expected_order")
 ONE_LINE = ("compound", "word", "sentence", "span")
 """Texts in which every run of white space is one space."""
 OF_LINES = ("caption", "definition", "text")
@@ -60,7 +60,7 @@ def fold(text: str, *, lines: bool = False) -> str:
     Args:
         lines: keep line breaks and runs of spaces.
     """
-    if not (text.isascii() and text.replace("\n", "").isprintable()):
+    if not (text.isascii() and (text.isprintable() or text.replace("\n", "").isprintable())):
         text = _ODD.sub(_plain, text.replace("\r\n", "\n"))
         text = unicodedata.normalize("NFC", text)
     return text if lines else " ".join(text.split())
@@ -81,12 +81,14 @@ def check_text(column: str, text: object) -> object:
     if not isinstance(text, str):
         return text
     if len(text) <= LIMITS[column]:
-        if column in ("image", "expected_order"):  # names of files
+        if column in FILE_NAMES:
             text = unicodedata.normalize("NFC", text)
         elif column in OF_LINES:
             text = fold(text, lines=True)
         elif column in ONE_LINE:
             text = fold(text)
+        if text.isascii() and text.isprintable():
+            return text
     if len(text) > LIMITS[column]:
         cure = "Keep what is around the compound" if column in CONTEXTS else "Shorten it"
         raise ValueError(f"has {len(text):,} characters, more than {LIMITS[column]:,}. {cure}")
@@ -96,21 +98,13 @@ def check_text(column: str, text: object) -> object:
     return text
 
 
-def without_invalid(text: str) -> str:
-    """Return a chat model's text without the characters that :func:`check_text` refuses.
+without_invalid = partial(_INVALID.sub, "")
+"""Return a chat model's text without the characters that :func:`check_text` refuses."""
 
-    UTF-8 has no half of a surrogate pair, but JSON has escapes for it.
+
+def limited(column: str) -> tuple[MaxLen, BeforeValidator]:
+    """Return what makes pydantic check a text: ``Annotated[str, *limited("caption")]``.
+
+    It is the maximum for JSON schemas, and :func:`check_text`, which runs first.
     """
-    return _INVALID.sub("", text)
-
-
-@dataclass(frozen=True)
-class Limit(GroupedMetadata):
-    """Makes pydantic check a text by :func:`check_text`: ``Annotated[str, Limit("caption")]``."""
-
-    column: str
-
-    def __iter__(self) -> Iterator[object]:
-        """Yield the maximum for JSON schemas, and the check itself, which runs first."""
-        yield MaxLen(LIMITS[self.column])
-        yield BeforeValidator(partial(check_text, self.column))
+    return MaxLen(LIMITS[column]), BeforeValidator(partial(check_text, column))

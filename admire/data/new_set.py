@@ -30,14 +30,13 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     """Write the manifest.csv of a set, and return its rows: one for each folder of pictures.
 
     A folder's name is the compound, with spaces for underscores. Captions come from the text files
-    beside the pictures; sentences are empty.
+    beside the pictures; sentences are empty. Pictures outside the set are copied into it.
 
     Args:
-        pictures: files and folders; those outside the set are copied into a subfolder of
-            it (default: the pictures in the set's folder).
+        pictures: files and folders (default: the pictures in the set's folder).
 
     Raises:
-        UserError: no picture is found, or a manifest or another picture is in the way, or something
+        UserError: no picture is found, a manifest or another picture is in the way, or something
             cannot be read or written.
     """
     folder = Path(os.path.abspath(folder))
@@ -45,9 +44,9 @@ def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:
     for path in (manifest, manifest.with_suffix(".jsonl")):
         if path.exists():
             raise UserError(f"{path}: already exists. Edit it, or choose another folder.")
-    found = {file for path in pictures or [folder] for file in _picture_files(path)}
-    files = {file for file in found if file.suffix.lower() in SUFFIXES}
-    for file in sorted(found - files):
+    paths = {file for path in pictures or [folder] for file in _picture_files(path)}
+    files = {file for file in paths if file.suffix.lower() in SUFFIXES}
+    for file in sorted(paths - files):
         log.warning("Left out: %s %s", file, OTHER_FORMAT)
     if not files:
         raise UserError(

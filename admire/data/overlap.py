@@ -36,7 +36,7 @@ class Part(NamedTuple):
     """A compound, sentence, caption or picture of an item, which has a place in its set, from 0.
 
     The digest of a text is 16 hexadecimal digits of the SHA-256 of :func:`plain`; of a picture, its
-    :func:`picture_hash`. The name is the text, or the picture's.
+    :func:`picture_hash`.
     """
 
     kind: Kind
@@ -77,11 +77,10 @@ def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
 
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
     """Return the parts whose digests are among others; pictures count if they look alike."""
+    matches: dict[str, Collection[str]] = dict(zip(others, map(set, others.values()), strict=True))
     parts = list(parts)
-    matches = {kind: set(listed) for kind, listed in others.items()}
     if pictures := [part.digest for part in parts if part.kind == "picture"]:
-        listed = others.get("picture", ())
-        matches["picture"] = {*listed, *alike(pictures, listed)}
+        matches["picture"] = alike(pictures, others.get("picture", ()))
     return [part for part in parts if part.digest in matches.get(part.kind, ())]
 
 
@@ -120,10 +119,7 @@ def _digest(text: str) -> str:
 
 
 def picture_hash(path: Path) -> str:
-    """Compute the difference hash (dHash) of a picture, in hexadecimal.
-
-    Copies that were scaled, saved again or recoloured have nearly the same hash.
-    """
+    """Compute the difference hash (dHash) of a picture, in hexadecimal; copies have nearly it."""
     with needs_extra("report", "Comparing pictures"):
         import imagehash
 

@@ -7,8 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,21 +16,20 @@ from admire.core.files import path_inside
 from admire.data.limits import fold
 
 
-@dataclass(frozen=True)
 class Pictures:
     """Finds pictures in a folder, each by its path there or in the compound's subfolder.
 
     Attributes:
         by_name: look for pictures also by their file names, anywhere below the folder.
-        named: the pictures that were looked for so, with the first name that a row has for each.
+        first_names: of the pictures that were looked for so, the first that a row has for each.
         listings: of folders, the paths in them by :func:`spelling_key` of their names; of
             ``FOLDER/**``, those of all files below it.
     """
 
-    folder: Path = Path()
-    by_name: bool = False
-    named: dict[str, str] = field(default_factory=dict)
-    listings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.folder, self.by_name = Path(), False
+        self.first_names: dict[str, str] = {}
+        self.listings: dict[str, dict[str, list[str]]] = {}
 
     def find(
         self, name: str, compound: str, where: str, *, inside: bool = True
@@ -52,8 +50,11 @@ class Pictures:
                 if inside and not self.by_name:
                     raise UserError(f"{where}, image: {error}", "images") from None
             else:
-                places += [place, *(os.path.join(sub, place) for sub in subfolders(compound))]
-        files = self._files_at(places) or self._files_named(name)
+                places.append(place)
+                for sub in subfolders(compound):
+                    places.append(os.path.join(sub, place))
+        exact = self._file_at(places)
+        files = exact or self._files_like(places) or self._files_named(name)
         if len(files) > 1:
             several = ", ".join(os.path.relpath(file, self.folder) for file in files[:3])
             raise UserError(
@@ -64,35 +65,39 @@ class Pictures:
             return None, ""
         note = ""
         if self.by_name:
-            if self.named.setdefault(files[0], name) != name:
+            if self.first_names.setdefault(files[0], name) != name:
                 note = "another item names the same picture otherwise."
-        elif _nfc(files[0]) not in [_nfc(os.path.join(self.folder, place)) for place in places]:
+        elif not exact and _nfc(files[0]) not in [
+            _nfc(os.path.join(self.folder, place)) for place in places
+        ]:
             differs = "in capitals, accents or slashes"
             note = f"the picture's name differs {differs}; the picture is used."
         return files[0], note
 
-    def sequence(self, compound: object, numbers: Iterable[int]) -> dict[int, str]:
-        """Return what AdMIRe calls the pictures of a sequence, such as s1.png, by number.
+    def sequence(self, compound: str, numbers: Iterable[int]) -> dict[int, str]:
+        """Return AdMIRe's names of a sequence's pictures that are there, s1.png, by number."""
+        files = {}
+        for k in numbers:
+            places = [os.path.join(sub, f"s{k}.png") for sub in subfolders(compound)]
+            if self._file_at(places) or self._files_like(places):
+                files[k] = f"s{k}.png"
+        return files
 
-        Those that are not in the compound's subfolder are left out.
-        """
-        files = {k: f"s{k}.png" for k in numbers}
-        subs = subfolders(str(compound))
-        at = {k: [os.path.join(sub, file) for sub in subs] for k, file in files.items()}
-        return {k: file for k, file in files.items() if self._files_at(at[k])}
-
-    def _files_at(self, places: Iterable[str]) -> list[str]:
-        """Return the file at the first of these paths below the folder that there is one at.
-
-        If there is none, return all files whose paths differ from one of these only in capitals, in
-        how accents are encoded, or in backslashes in place of slashes. They are looked for in the
-        folders' listings, so none is outside.
-        """
-        places = list(places)
+    def _file_at(self, places: Iterable[str]) -> list[str]:
+        """Return the file at the first of these paths below the folder that there is one at."""
+        folder = os.fspath(self.folder)
         # os.path's, because Path.is_file raises where a name is too long, and takes its time.
         for place in places:
-            if os.path.isfile(file := os.path.join(self.folder, place)):
+            if os.path.isfile(file := os.path.join(folder, place)):
                 return [file]
+        return []
+
+    def _files_like(self, places: Iterable[str]) -> list[str]:
+        """Return the files whose paths below the folder differ from these only in spelling.
+
+        That is capitals, how accents are encoded, and backslashes for slashes. They are looked for
+        in the folders' listings, so none is outside.
+        """
         similar: dict[str, None] = {}
         for place in places:
             paths = [str(self.folder)]
@@ -110,11 +115,11 @@ class Pictures:
             return []
         ends = [re.split(r"[/\\]", path)[-1] for path in (name, tool_path(name))]
         listing = self._listing(str(self.folder), below=True)
-        for wanted in (*ends, *(_UPLOADED.sub("", end) for end in ends)):
-            if files := [*filter(os.path.isfile, listing.get(spelling_key(wanted), []))]:
-                return [file for file in files if os.path.basename(file) == wanted] or files
-        wanted = _uploaded(_UPLOADED.sub("", ends[1]))  # tools drop what is no letter
-        names = (key for key in listing if wanted and _uploaded(key) == wanted)
+        for end in (*ends, *(_UPLOADED.sub("", end) for end in ends)):
+            if files := [*filter(os.path.isfile, listing.get(spelling_key(end), []))]:
+                return [file for file in files if os.path.basename(file) == end] or files
+        stored = _uploaded(_UPLOADED.sub("", ends[1]))  # tools drop what is no letter
+        names = (key for key in listing if stored and _uploaded(key) == stored)
         return [file for key in names for file in listing[key] if os.path.isfile(file)]
 
     def _listing(self, folder: str, *, below: bool = False) -> dict[str, list[str]]:
@@ -149,8 +154,7 @@ def spelling_key(name: str) -> str:
     return _nfc(fold(name).casefold())
 
 
-def _nfc(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
+_nfc = partial(unicodedata.normalize, "NFC")
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from admire.core.errors import UserError
 from admire.core.progress import log_once
-from admire.data.frames import describe_type
 from admire.data.items import Item
 from admire.data.languages import base_language, language_name, language_of
 from admire.data.rows import RowReader, log_notes
 from admire.data.schema import complain
-from admire.data.sources import Given, Source, data_files, memory_source
+from admire.data.sources import Given, Source, data_files, describe_type, memory_source
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
@@ -62,14 +60,13 @@ def items_from_frame(
     """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
 
     See :func:`admire.read_items` for the columns. ``image1_caption``, ``image2_caption``, … alone
-    are enough for candidates. A row as a dict may have ``candidates`` and ``sequence`` instead, as
-    in a JSONL manifest. Empty cells may be None or NaN; ``expected_order`` may be a list. Where
-    pictures are may also be said by ``image1_path``, … and ``sequence_path1``, …, as
-    :func:`admire.items_to_frame` writes them.
+    are enough for candidates. A row as a dict may have the keys of a JSONL manifest instead. Empty
+    cells may be None or NaN; ``expected_order`` may be a list. ``image1_path``, … and
+    ``sequence_path1``, … may say where pictures are, as :func:`admire.items_to_frame` writes them.
 
     In place of a picture's name there may be the picture: PIL's, the bytes of a file, or both of
-    ``{"bytes": …, "path": …}``, in ``image1``, ``image1_name`` or ``image``. It is stored in
-    ``pictures`` in admire's cache. Hugging Face's ``Dataset`` is such rows.
+    ``{"bytes": …, "path": …}``. It is stored in ``pictures`` in admire's cache. Hugging Face's
+    ``Dataset`` is such rows.
 
     Args:
         folder: where the images are; their names are paths below it.
@@ -100,16 +97,17 @@ def iter_items(
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
     and ``imagek_caption``. Those of Subtask B have ``sequence_captionk`` or ``sequence_imagek``,
     optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
-    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest
-    (or the list in a ``.json``) has the same keys, but ``candidates`` and ``sequence`` are lists
-    of objects with ``image``, ``caption`` or both, or of captions; or ``captions`` and ``images``
-    are lists. A ``.txt`` is V-WSD's: a line is a word, its
-    phrase and ten images, with tabs between. Image names are paths below the file's folder, or
-    below its subfolder that is named after the compound. For folders see :func:`data_files`.
+    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest (or
+    the list in a ``.json``) has the same keys, but ``candidates`` and ``sequence`` are lists of
+    objects with ``image``, ``caption`` or both, or of captions; or ``captions`` and ``images`` are
+    lists. A ``.txt`` is V-WSD's: a line is a word, its phrase and ten images, with tabs between.
+    Image names are paths below the file's folder, or below its subfolder that is named after the
+    compound. For folders see :func:`data_files`.
 
     ``READER:PATH`` is read by a plug-in of that name. It is called with what follows the colon, and
-    yields Items, or dicts as :func:`admire.items_from_frame` takes them. For a row that cannot be
-    used it yields a :class:`admire.UserError`. What exists under the whole name comes first.
+    yields Items, dicts as :func:`admire.items_from_frame` takes them, and a
+    :class:`admire.UserError` for a row that cannot be used. What exists under the whole name comes
+    first.
 
     Args:
         language: of rows without one of their own; None takes it from the file's name, see
@@ -122,8 +120,8 @@ def iter_items(
         folder: of the images of rows in memory.
 
     Raises:
-        UserError: the file, the row and the column that cannot be used, and why; where faults
-            are skipped, only if the file cannot be read any further.
+        UserError: the file, the row and the column that cannot be used, and why; where faults are
+            skipped, only if the file cannot be read any further.
     """
     if isinstance(data, str | Path):
         sources = data_files(data, language, gold)
@@ -135,16 +133,16 @@ def iter_items(
     reader, detected = rows or RowReader(), list[str]()
     try:
         for source in sources:
-            named = source.language
-            reader = reader.at(named or "en", source.folder, images)
-            if not named:
-                tag, given = _detected(source.rows)
-                reader, source = replace(reader, language=tag), source._replace(rows=given)
-            if not language and base_language(reader.language) != "en":
-                said = f"{language_name(reader.language)} ({reader.language})"
-                detected.append(f"{said} by the {'name' if named else 'sentences'}")
+            by, rows_of = "name", iter(source.rows)
+            if not (tag := source.language):
+                first = list(islice(rows_of, DETECTED))
+                tag = language_of(" ".join(map(_text_of, first))) or "en"
+                by, rows_of = "sentences", chain(first, rows_of)
+            reader, source = reader.at(tag, source.folder, images), source._replace(rows=rows_of)
+            if not language and base_language(tag) != "en":
+                detected.append(f"{language_name(tag)} ({tag}) by the {by}")
                 if not isinstance(data, str | Path):
-                    log.info("The language is detected: %s.", said)
+                    log.info("The language is detected: %s (%s).", language_name(tag), tag)
             yield from islice(_items(source, reader), limit)
         if detected and isinstance(data, str | Path):  # once, as most sets are read several times
             log_once(logging.INFO, f"{data}: read as {', '.join(detected)}.")
@@ -194,15 +192,9 @@ def _items(source: Source, reader: RowReader) -> Iterator[Item]:
         raise UserError(f"{source.name}: contains no items.")
 
 
-def _detected(rows: Iterable[Given]) -> tuple[str, Iterable[Given]]:
-    """Return the language of the first rows without one of their own, and all rows."""
-    rows = iter(rows)
-    first = list(islice(rows, DETECTED))
-    return language_of(" ".join(_text_of(row) for _, row in first)) or "en", chain(first, rows)
-
-
-def _text_of(row: Mapping[str, Any] | UserError) -> str:
+def _text_of(placed: Given) -> str:
     """Return a row's sentence or else its captions, unless it says its language."""
+    row = placed[1]
     if isinstance(row, UserError) or row.get("language"):
         return ""
     texts = [row["sentence"]] if row.get("sentence") else []

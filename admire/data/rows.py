@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from admire.core.errors import UserError
-from admire.data.columns import is_header, join_columns, read_columns, unread_cells
+from admire.data.columns import is_header, join_columns, read_columns, unread_keys
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
@@ -38,42 +39,41 @@ class Fault(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class RowReader:
     """How rows become items.
 
     Attributes:
         language: of rows without one of their own.
-        whole: refuse items without a sentence and candidates with neither image nor caption;
-            otherwise they come as they are.
+        whole: refuse items without a sentence and candidates with neither image nor caption.
         look: is called with each picture, such as :func:`admire.data.image_files.check_image`;
             a picture that is missing is then a fault even where there is a caption.
-        skip: takes each fault, and the item comes without what it spoils: a caption stands without
-            its picture; a candidate that has nothing is dropped, from the gold too; an item with
-            fewer than two is left out.
-        pictures: finds those that rows name.
+        skip: takes each fault, and the item comes without what it spoils, also in the gold; an item
+            with fewer than two candidates is left out.
         notes: by warning, the first row that it is about and the number of rows.
         gold: by its key, the first row of an item with gold, and what it says.
     """
 
-    language: str = "en"
-    whole: bool = True
-    look: Look | None = None
-    skip: Callable[[Fault], object] | None = None
-    pictures: Pictures = field(default_factory=Pictures)
-    notes: dict[str, tuple[str, int]] = field(default_factory=dict)
-    gold: dict[int, tuple[str, tuple[object, ...]]] = field(default_factory=dict)
+    def __init__(
+        self,
+        language: str = "en",
+        *,
+        whole: bool = True,
+        look: Look | None = None,
+        skip: Callable[[Fault], object] | None = None,
+    ):
+        self.language, self.whole, self.look, self.skip = language, whole, look, skip
+        self.pictures = Pictures()
+        self.notes: dict[str, tuple[str, int]] = {}
+        self.gold: dict[int, tuple[str, tuple[object, ...]]] = {}
 
     def at(self, language: str, folder: Path, images: str | Path | None) -> RowReader:
-        """Return a reader of this language, with the pictures of a folder.
-
-        Args:
-            images: a folder that somebody named for the pictures, in place of the other.
-        """
+        """Return a reader of this language and a folder's pictures, or those of ``images``."""
         if images and not os.path.isdir(images):
             raise UserError(f"{images}: is not a folder.", "images")
-        where = replace(self.pictures, folder=Path(images or folder), by_name=bool(images))
-        return replace(self, language=language, pictures=where)
+        reader = copy(self)
+        reader.language, reader.pictures = language, copy(self.pictures)
+        reader.pictures.folder, reader.pictures.by_name = Path(images or folder), bool(images)
+        return reader
 
     def report(self, error: UserError, lost: Loss) -> None:
         """Report a fault if faults are skipped, else raise it."""
@@ -93,20 +93,16 @@ class RowReader:
 
         Args:
             row: cells by column, or by key as in a JSONL manifest. Pictures are names of files
-                below the folder, or in memory; a Path, which only a caller in Python can give, is
-                any file.
+                below the folder, or in memory; a Path, which only Python can give, is any file.
             where: what messages begin with, such as the file and the row; if empty, the column.
             ragged, keyed: see :class:`admire.data.sources.Source`.
         """
         if is_header(row):
             raise UserError(f"{where}: repeats the header, as in joined files. Remove it.")
         columns = read_columns(row, where, keyed=keyed)
-        if columns.unread:
-            self.note(columns.unread, where)
-        for note, place in unread_cells(row, where):
+        for note, place in unread_keys(row, columns, where):
             self.note(note, place)
-        named = columns.sequence and self.pictures.sequence(row.get("compound"), columns.sequence)
-        row = join_columns(row, columns, named or {}, ragged=ragged)
+        row = join_columns(row, columns, self.pictures.sequence, ragged=ragged)
         where = where and place_of(where, row.get("compound"))
         start = f"{where}, " if where else ""
         try:
@@ -116,6 +112,7 @@ class RowReader:
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
+        written = str(row.get("compound") or ""), str(row.get("sentence") or "")
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -127,41 +124,39 @@ class RowReader:
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
-            written=_written(row, cells),
+            written=written if written != (cells.compound, cells.sentence) else (),
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)
-        if self.whole and item.candidates and (item.best or item.sentence_type):
-            self._check_gold(item, where)
+        self._check_gold(item, where)
         if item.sentence and find_compound(item.sentence, item.phrase) is None:
             self.note("the compound is not in its sentence.", where)
         return item
 
     def _check_gold(self, item: Item, where: str) -> None:
         """Refuse an item that came before with other gold."""
+        if not (self.whole and item.candidates and (item.best or item.sentence_type)):
+            return
         gold = item.sentence_type, item.expected_order, item.expected_item
         same = item.language, item.compound, item.sentence, item.sequence, frozenset(item.names)
-        key = hash(same)
-        first, other = self.gold.setdefault(key, (where, gold))
+        first, other = self.gold.setdefault(hash(same), (where, gold))
         if gold != other and any(a and b and a != b for a, b in zip(gold, other, strict=True)):
             raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
 
     def _candidates(
         self, row: Row, key: Literal["candidates", "sequence"], start: str
     ) -> tuple[Candidate, ...]:
-        """Build a row's candidates or its sequence, and find their images.
-
-        One that has neither image nor caption is dropped, if items have to be whole.
-        """
-        candidates, found = list[Candidate](), set[Path | None]()
+        """Build a row's candidates or its sequence, without those that cannot be used."""
+        candidates, files = list[Candidate](), set[str]()
         for number, cells in enumerate(getattr(row, key), start=1):
             image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row.compound, place)
-                if image and not isinstance(cells.image, Path) and image in found:
+                file = str(image)  # has a faster hash
+                if image and not isinstance(cells.image, Path) and file in files:
                     same = f"'{cells.name}' and another candidate are both {image}"
                     raise UserError(f"{place}: {same}.")
-                found.add(image)
+                files.add(file)
             except UserError as error:
                 self.report(error, "picture" if cells.caption else "candidate")
             if image or cells.caption or not self.whole:
@@ -182,14 +177,13 @@ class RowReader:
                 self._do_without(cells, compound, where)
         elif self.whole and not cells.caption:
             raise UserError(f"{where}: has neither a caption nor an image name.")
-        if not file:
-            return None
-        if self.look:
+        path = Path(file) if file else None
+        if self.look and path:
             try:
-                self.look(Path(file))
+                self.look(path)
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
-        return Path(file)
+        return path
 
     def _do_without(self, cells: CandidateCells, compound: str, where: str) -> None:
         """Refuse a named image that is missing, or count a warning where there is a caption."""
@@ -205,12 +199,6 @@ class RowReader:
                 + ("below it." if by_name else f"its folder '{compound}'."),
                 "images",
             )
-
-
-def _written(row: Mapping[str, Any], cells: Row) -> tuple[str, ...]:
-    """Return compound and sentence as they are in the file, if they are read in another form."""
-    written = str(row.get("compound") or ""), str(row.get("sentence") or "")
-    return written if written != (cells.compound, cells.sentence) else ()
 
 
 def _without_dropped(item: Item, cells: Row, start: str) -> Item:

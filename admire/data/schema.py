@@ -25,7 +25,7 @@ from admire.core.schema import Text, complaint
 from admire.data.image_files import store_picture
 from admire.data.items import SenseLabel
 from admire.data.languages import check_language
-from admire.data.limits import Limit, check_text
+from admire.data.limits import check_text, limited
 
 
 def language_cell(tag: str) -> str:
@@ -40,7 +40,7 @@ def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
     value = check_text("expected_order", value)
     if isinstance(value, str):
         value = _literal(value)
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, list) or {*map(type, value)} - {str}:
         raise ValueError("is not a list of image names like ['1.png', '2.png']")
     if len(value) < 2 and not names:
         raise ValueError(f"names {len(value)} candidates, not 2 or more")
@@ -79,13 +79,14 @@ Trimmed = Annotated[Cell, AfterValidator(str.strip)]
 
 
 def _filled(text: str) -> str:
+    text = text.strip()
     if len(text) <= 4 and text.lower() in ("nan", "nat", "none", "null", "<na>", "#n/a"):
         raise ValueError(f"is '{text}', which programs write for no text. Leave it empty")
     return text
 
 
-Filled = Annotated[Trimmed, AfterValidator(_filled)]
-Definition = Annotated[Filled, Limit("definition")]
+Filled = Annotated[Cell, AfterValidator(_filled)]
+Definition = Annotated[Filled, *limited("definition")]
 # AdMIRe's captions hold line breaks as the two characters backslash and n.
 Caption = Annotated[Filled, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
 
@@ -96,7 +97,7 @@ def _sense(cell: object) -> object:
 
 
 SenseCell = Annotated[SenseLabel | None, BeforeValidator(_sense)]
-ImageName = Annotated[Trimmed, Limit("image")]
+ImageName = Annotated[Trimmed, *limited("image")]
 HUGGING_FACE = {"bytes", "path"}
 """The keys of a picture as Hugging Face's datasets have it."""
 
@@ -109,17 +110,13 @@ def _picture(cell: object) -> object:
 
 
 class CandidateCells(BaseModel):
-    """A picture, a caption, or both, and a name.
-
-    Attributes:
-        image: the name of a file, or a Path.
-    """
+    """A picture (the name of a file, or a Path), a caption, or both, and a name."""
 
     model_config = ConfigDict(strict=True)
 
     name: ImageName = ""
     image: Annotated[Any, BeforeValidator(_picture)] = ""
-    caption: Annotated[Caption, Limit("caption")] = ""
+    caption: Annotated[Caption, *limited("caption")] = ""
 
 
 def _candidate_cells(thing: object) -> dict[str, Any]:
@@ -177,17 +174,17 @@ class Row(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    compound: Annotated[Text, Limit("compound")]
-    sentence: Annotated[Filled, Limit("sentence")] = ""
+    compound: Annotated[Text, *limited("compound")]
+    sentence: Annotated[Filled, *limited("sentence")] = ""
     sentence_type: SenseCell = None
     candidates: Things = []
     sequence: Things = []
     images: Annotated[list[Any], BeforeValidator(_things)] = []
     captions: Annotated[list[Any], BeforeValidator(_things)] = []
     expected_item: ImageName = ""
-    language: Annotated[Trimmed, AfterValidator(language_cell), Limit("language")] = ""
+    language: Annotated[Trimmed, AfterValidator(language_cell), *limited("language")] = ""
     expected_order: Any = None
-    word: Annotated[Trimmed, Limit("word")] = ""
+    word: Annotated[Trimmed, *limited("word")] = ""
     definitions: Definitions = []
 
     def _name(self, key: Literal["candidates", "sequence"]) -> Collection[str]:

@@ -1,4 +1,4 @@
-"""Where rows come from: files by their readers, folders of files, tables and dicts in memory."""
+"""Where rows come from: files by their readers, folders, tables and dicts in memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from admire.core.files import (
 from admire.core.registry import Plugin
 from admire.core.storage import MARKER, open_file, split_sheet, suffix_of
 from admire.data.columns import read_columns
-from admire.data.frames import PATH, describe_type, memory_row
 from admire.data.image_files import SUFFIXES
 from admire.data.items import Item
 from admire.data.languages import check_language, named_language, task_code
+from admire.data.schema import HUGGING_FACE
 
 Given = tuple[str, Mapping[str, Any] | UserError]
 """A row's place, for messages, and its cells, or what is wrong with it."""
@@ -46,7 +46,6 @@ class Source(NamedTuple):
 
     Attributes:
         name: what messages call it.
-        rows: read as they are asked for.
         folder: of the pictures.
         language: of rows without one of their own; None if it is to be detected.
         ragged: whether a row may have fewer candidates than it has columns for.
@@ -61,6 +60,93 @@ class Source(NamedTuple):
     ragged: bool = True
     keyed: bool = False
     path: Path | None = None
+
+
+PATH = re.compile(r"(image|sequence)(\d*)_path(\d*)")
+"""The columns that say where a picture is: image1_path, sequence_path1. No file can have them,
+because it may be a stranger's, and whose pictures are inside its folder."""
+
+CANDIDATE_COLUMNS = {
+    "candidates": ("image{}_name", "image{}_path", "image{}_caption"),
+    "sequence": ("sequence_image{}", "sequence_path{}", "sequence_caption{}"),
+}
+"""The columns of name, path and caption."""
+
+
+def memory_row(thing: Item | Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item or a row from Python with cells as a file has them, and Paths of pictures.
+
+    Only a row without a sentence has a word.
+    """
+    row = plain_row(_row(thing) if isinstance(thing, Item) else thing)
+    for column in [*filter(PATH.fullmatch, row)]:
+        path = row.pop(column)
+        row[column.replace("_path", "")] = Path(path) if path else ""
+    return row | ({"word": ""} if row.get("sentence") else {})
+
+
+def plain_row(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row in memory with cells as a file has them."""
+    return {str(name): _cell(value) for name, value in cells.items()}
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell as it would be in a file: texts and lists, empty for None and NaN."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # NumPy's and pandas'
+        value = value.tolist()
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        return list(map(_cell, value))
+    if isinstance(value, Mapping):
+        if value.keys() <= HUGGING_FACE and not value.get("bytes"):
+            path = value.get("path") or ""  # of a dataset whose pictures are not decoded
+            return Path(path) if os.path.isfile(path) else path
+        return {key: _cell(inner) for key, inner in value.items()}
+    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else value
+
+
+def items_to_frame(items: Iterable[Item]) -> pd.DataFrame:
+    """Return a table with one row per item, which :func:`admire.items_from_frame` reads back.
+
+    It has the columns that any item needs, and ``image1_path``, …, which say where pictures are.
+    The index counts from 1.
+    """
+    rows = [_row(item) for item in items]
+    needed = {name for row in rows for name, cell in row.items() if cell}
+    needed |= {"compound", "sentence"}
+    # Without its path, a picture's name would be looked for in the current folder.
+    needed |= {name.replace("_name", "_path").replace("_image", "_path") for name in needed}
+    table = pd.DataFrame(rows, pd.RangeIndex(1, len(rows) + 1, name="item"))
+    return table[[name for name in table if name in needed]]
+
+
+def _row(item: Item) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "compound": item.compound,
+        "sentence": item.sentence,
+        "language": item.language,
+        "sentence_type": item.sentence_type,
+        "word": item.word,
+        "definitions": list(item.definitions),
+        "expected_order": list(item.expected_order or ()),
+        "expected_item": item.expected_item,
+    }
+    for key, columns in CANDIDATE_COLUMNS.items():
+        for k, candidate in enumerate(getattr(item, key), start=1):
+            image = candidate.image and str(candidate.image)
+            # Without a picture, the name may be only the candidate's number.
+            numbered = not image and candidate.name == f"{key.removesuffix('s')}{k}"
+            cells = "" if numbered else candidate.name, image, candidate.caption
+            row |= {column.format(k): cell for column, cell in zip(columns, cells, strict=True)}
+    return row
+
+
+def describe_type(value: object) -> str:
+    """Name the type of an argument that is not accepted, and of a list its first value's."""
+    if isinstance(value, list | tuple) and value:
+        return f"a {type(value).__name__} of {type(value[0]).__name__}"
+    return f"a {type(value).__name__}"
 
 
 def memory_source(
@@ -81,14 +167,10 @@ def _memory_rows(data: Any, path: Path) -> Iterator[Given]:
         yield f"{path}, row {number}", memory_row(row)
 
 
-def _rows_by(reader: Plugin, name: str, source: str, gold: Path | None) -> Iterator[Given]:
-    """Yield what a reader yields, each with its place.
-
-    Raises:
-        PluginError: the reader raises an exception.
-    """
+def _rows_by(reader: Plugin, name: str, source: str, gold: str | Path | None) -> Iterator[Given]:
+    """Yield what a reader yields, each with its place; a PluginError if it raises anything."""
     with reader.blamed(name):
-        things = iter(reader.open(source, gold=gold))
+        things = iter(reader.open(source, gold=Path(gold) if gold else None))
     for number in count(1):
         where = f"{name}, item {number}"
         with reader.blamed(where):
@@ -112,16 +194,16 @@ def _rows_by(reader: Plugin, name: str, source: str, gold: Path | None) -> Itera
 
 
 def data_parts(data: str | Path) -> Iterator[Path]:
-    """Yield the files with the data: of a plug-in's folder all but pictures, by name.
+    """Yield the files with the data: of a plug-in's folder those that are no pictures of it.
 
     What is hidden or what admire wrote does not count.
     """
-    for path in filter(None, (source.path for source in data_files(data))):
-        if path.is_file():
-            yield path
-        for folder, folders, names in os.walk(path):
-            shown = (name for name in sorted(folders) if not name.startswith("."))
-            folders[:] = [name for name in shown if not Path(folder, name, MARKER).exists()]
+    for source in data_files(data):
+        if source.path and source.path.is_file():
+            yield source.path
+        for folder, folders, names in os.walk(source.path or ""):
+            visible = (name for name in sorted(folders) if not name.startswith("."))
+            folders[:] = [name for name in visible if not Path(folder, name, MARKER).exists()]
             for name in sorted(names):
                 if not name.startswith(".") and not name.lower().endswith(SUFFIXES):
                     yield Path(folder, name)
@@ -137,8 +219,7 @@ def data_files(
 
     Args:
         data: a path, or ``READER:PATH``.
-        language: see :func:`admire.data.languages.named_language`.
-        gold: of V-WSD, see :func:`admire.data.vwsd.word_rows`.
+        language, gold: as for :func:`admire.data.reader.iter_items`.
 
     Raises:
         UserError: the folder holds none, several manifests, or several files of one language; the
@@ -169,7 +250,7 @@ def data_files(
             )
         by_code[code] = Source(
             name,
-            _rows_by(of_file, name, source, Path(gold) if gold else None),
+            _rows_by(of_file, name, source, gold),
             folder=file if file.is_dir() else file.parent,
             language=tag,
             ragged=of_file.ragged,
@@ -187,7 +268,7 @@ def full_name(data: str | Path) -> str:
 
 
 def split_name(data: str | Path) -> tuple[str, str]:
-    """Return the reader that data are named with, empty without one, and what follows the colon."""
+    """Return the name of the reader before the colon, empty without one, and what follows it."""
     name = re.fullmatch(r"(?!https?:)([A-Za-z][\w.-]+):(.*)", str(data), re.DOTALL)
     return (name[1], name[2]) if name else ("", str(data))
 
@@ -216,17 +297,16 @@ def _files_at(path: Path, reader: Plugin | None) -> list[Path]:
         open_file(path).close()
         if not reader and (suffix := suffix_of(path)) not in READERS:
             kinds = f"{', '.join((*TABLES, *JSON))}, a folder, or V-WSD's .txt"
-            what = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
-            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else what}.")
+            fault = f"is not {kinds}. Save a spreadsheet as .xlsx or CSV UTF-8"
+            raise UserError(f"{path}: {'is a ZIP. Unpack it' if suffix == '.zip' else fault}.")
         return [path]
     try:
         names = sorted(os.listdir(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     for pattern in (MANIFEST, *TSVS):
-        matches = re.compile(pattern, re.IGNORECASE).fullmatch
-        files = [path / name for name in names if matches(name) and os.path.isfile(path / name)]
-        if files:
+        matches = filter(re.compile(pattern, re.IGNORECASE).fullmatch, names)
+        if files := [*filter(Path.is_file, map(path.joinpath, matches))]:
             break
     if not files or (pattern == MANIFEST and len(files) > 1):
         raise UserError(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel
 
 from admire.core.errors import UserError
-from admire.core.files import add_table, check_columns, check_spelling, numbered_rows, read_table
+from admire.core.files import add_table, check_columns, misspelt, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.data.items import SenseLabel
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.data.schema import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
@@ -23,15 +22,13 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 """Those of one to Subtask B."""
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
-    ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
-    has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
-    ``probability_idiomatic``, ``unsure``, ``language`` and ``tied_first`` (whether others have the
-    first candidate's score) are of runs alone, ``row`` is the number in a file.
-    ``written`` is as in :class:`admire.Item`.
+    ``expected_item`` completes the sequence in Subtask B, where there are no orders. A row of V-WSD
+    has an order alone, and an empty ``compound``. ``probability_idiomatic``, ``unsure``,
+    ``language`` and ``tied_first`` (whether others have the first candidate's score) are of runs
+    alone, ``row`` is the number in a file. ``written`` is as in :class:`admire.Item`.
     """
 
     compound: str
@@ -42,14 +39,14 @@ class Prediction:
     probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
-    row: int | None = field(default=None, compare=False)
-    tied_first: bool = field(default=False, compare=False)
-    written: tuple[str, ...] = field(default=(), compare=False)
+    row: int | None = None
+    tied_first: bool = False
+    written: tuple[str, ...] = ()
 
 
 class _Row(BaseModel):
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")] | None = None
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")] | None = None
     sentence_type: SenseCell = None
     expected_order: str = ""
     expected_item: ImageName = ""
@@ -64,25 +61,27 @@ def add_predictions(
 ) -> None:
     """Add predictions to a TSV that AdMIRe's scorer accepts, with all texts as in the data.
 
-    Nothing protects a spreadsheet from sentences that look like formulas: do not open a submission
-    of data that you do not trust in one.
+    Nothing protects a spreadsheet from sentences that look like formulas.
 
     Args:
         columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
             ``sentence`` and ``sentence_type``; in Subtask B :data:`COMPLETED`.
     """
-    cells = {
-        "compound": [p.written[0] if p.written else p.compound for p in predictions],
-        "expected_order": [str(list(p.order)) for p in predictions],
-        "sentence": [p.written[1] if p.written else p.sentence or "" for p in predictions],
-        "sentence_type": [p.sentence_type or "" for p in predictions],
-    }
-    if any(p.expected_item for p in predictions):
-        del cells["expected_order"], cells["sentence"]
-        cells["expected_item"] = [p.expected_item or "" for p in predictions]
-    elif predictions and all(p.sentence is None for p in predictions):
-        del cells["sentence"]
-    table = pd.DataFrame(cells, columns=list(columns or cells))
+    rows: list[tuple[str, ...]] = []
+    completes, has_sentences = False, not predictions
+    for p in predictions:
+        compound, sentence = p.written or (p.compound, p.sentence or "")
+        texts = compound, str([*p.order]), sentence, p.sentence_type or "", p.expected_item or ""
+        rows.append(texts)
+        completes = completes or bool(p.expected_item)
+        has_sentences = has_sentences or p.sentence is not None
+    names = ("compound", "expected_order", "sentence", "sentence_type", "expected_item")
+    left_out = ["expected_item"] if has_sentences else ["expected_item", "sentence"]
+    if completes:
+        left_out = ["expected_order", "sentence"]
+    table = pd.DataFrame(rows, columns=names).drop(columns=left_out)
+    if columns:
+        table = table.reindex(columns=[*columns])
     add_table(file, table, separator="\t", header=header)
 
 
@@ -108,7 +107,8 @@ def read_submission(path: str | Path) -> list[Prediction]:
             for number, line in text_lines(path)
         ]
     table = read_table(path, ("compound",))
-    check_spelling(path, tuple(map(str, table)), tuple(_Row.model_fields))
+    if fault := misspelt(tuple(map(str, table)), tuple(_Row.model_fields)):
+        raise UserError(f"{path}: {fault}")
     completes = "expected_item" in table and "expected_order" not in table
     check_columns(path, table, () if completes else ("expected_order",))
     predictions = []

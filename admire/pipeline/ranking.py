@@ -310,7 +310,7 @@ class Run:
         """
         import pandas as pd
 
-        from admire.data.frames import items_to_frame
+        from admire.data.sources import items_to_frame
 
         rows = []
         for ranking in self.rankings:

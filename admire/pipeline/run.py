@@ -144,8 +144,8 @@ def rank_one(
         definitions: up to two definitions of the compound in the sentence; then no model is asked.
         settings, options: as for :func:`admire.rank`, as are the errors.
     """
-    from admire.data.frames import describe_type, plain_row
     from admire.data.rows import RowReader
+    from admire.data.sources import describe_type, plain_row
 
     lists = {"definitions": definitions, "images": images, "captions": captions}
     row = plain_row({"compound": compound, "sentence": sentence, **lists})

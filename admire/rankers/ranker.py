@@ -176,7 +176,8 @@ def ranker_class(name: str) -> type[AnyRanker]:
 def open_ranker(name: str, prompts: Prompts, settings: Settings, **options: Any) -> Any:
     """Open a ranker by its name, with options that it may accept, such as ``encoders``."""
     plugin, _ = registry.resolve("ranker", name)
-    ranker = replace(plugin, make=ranker_class(name)).open(plugins=settings.plugins, **options)
+    made = plugin._replace(make=ranker_class(name))
+    ranker = made.open(plugins=settings.plugins, **options)
     ranker.name, ranker._plugin = name, plugin  # also for shipped ones, for their messages
     ranker.prompts, ranker.settings = prompts, settings
     return ranker

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
-from admire.core.files import TABLES, check_spelling, json_rows, numbered_rows, read_table
+from admire.core.files import TABLES, json_rows, misspelt, numbered_rows, read_table
 from admire.core.registry import register
 from admire.core.schema import read_as
 from admire.core.storage import suffix_of
 from admire.data.items import Item, SenseLabel
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.data.schema import Definition, SenseCell, parse_order
 from admire.llm.weights import file_sha256
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
@@ -29,11 +29,11 @@ ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
 
 
 class _Row(BaseModel, str_strip_whitespace=True):
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")] = ""
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")] = ""
     sense: SenseCell = None
     meaning: Definition = ""
-    scene: Annotated[str, Limit("scene")] = ""
+    scene: Annotated[str, *limited("scene")] = ""
     votes_idiomatic: Annotated[int, Field(ge=0)] | None = None
     votes_literal: Annotated[int, Field(ge=0)] | None = None
     order: Any = None
@@ -119,7 +119,8 @@ def open_replies(path: Path) -> Recorded:
     replies: defaultdict[Key, RecordedReply] = defaultdict(RecordedReply)
     stated: defaultdict[Key, _Stated] = defaultdict(dict)
     for number, cells in rows:
-        check_spelling(f"{path}, row {number}", tuple(cells), tuple(_Row.model_fields))
+        if fault := misspelt(tuple(cells), tuple(_Row.model_fields)):
+            raise UserError(f"{path}, row {number}: {fault}")
         filled = {k: cell for k, cell in cells.items() if cell is not None and f"{cell}".strip()}
         row = read_as(_Row, filled, f"{path}, row {number}")
         key = key_of(row.compound, row.sentence)

@@ -14,11 +14,11 @@ from admire.core.files import add_table, numbered_rows, read_table
 from admire.core.schema import Text, read_as
 from admire.core.storage import write_whole
 from admire.data.items import Item
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.data.schema import SenseCell, language_cell
 from admire.senses.sense import By, Sense
 
-LanguageTag = Annotated[Text, AfterValidator(language_cell), Limit("language")]
+LanguageTag = Annotated[Text, AfterValidator(language_cell), *limited("language")]
 
 
 def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
@@ -60,8 +60,8 @@ Votes = Annotated[int, Field(ge=0), BeforeValidator(lambda cell: cell or 0)]
 
 
 class _Row(BaseModel):
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")]
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")]
     sentence_type: SenseCell
     predicted_type: SenseCell
     idiomatic: Votes

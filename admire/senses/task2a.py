@@ -18,7 +18,7 @@ from admire.core.files import TABLES, add_table, numbered_rows, read_table, read
 from admire.core.schema import Text, read_as
 from admire.core.storage import suffix_of, write_whole
 from admire.data.items import Item, SenseLabel
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.data.reader import read_items
 from admire.metrics.figures import interval
 from admire.metrics.leakage import warn_if_leaked
@@ -38,12 +38,12 @@ FIGURES = ("macro_f1", "f1_of_averages", "accuracy")
 
 class _Row(BaseModel):
     language: LanguageTag = Field(alias="Language")
-    mwe: Annotated[Text, Limit("compound")] = Field(alias="MWE")
-    target: Annotated[Text, Limit("sentence")] = Field(alias="Target")
+    mwe: Annotated[Text, *limited("compound")] = Field(alias="MWE")
+    target: Annotated[Text, *limited("sentence")] = Field(alias="Target")
     label: Literal["0", "1"] | None = Field(None, alias="Label")
-    previous: Annotated[str, Limit("text")] = Field("", alias="Previous")
-    following: Annotated[str, Limit("text")] = Field("", alias="Next")
-    id: Annotated[str, Limit("id")] = Field("", alias="ID")
+    previous: Annotated[str, *limited("text")] = Field("", alias="Previous")
+    following: Annotated[str, *limited("text")] = Field("", alias="Next")
+    id: Annotated[str, *limited("id")] = Field("", alias="ID")
 
 
 def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] = ()) -> list[Use]:

@@ -20,15 +20,15 @@ from admire.apps.serve.guard import Limits
 from admire.core.choices import ProfileName, nearest
 from admire.core.schema import UNLESS_NONE
 from admire.data.image_files import FORMAT_NAMES
-from admire.data.limits import Limit, check_text
+from admire.data.limits import check_text, limited
 
 # Without admire.data.items, which takes longer to import than the page may take.
 Sense = Literal["idiomatic", "literal"]
 By = Literal["detector", "captions", "given", "recorded"]
 NONE = "null if no vote could be parsed"
 CONFIDENCE = f"Probability of the predicted sense; {NONE}, or the sense was given."
-Language = Annotated[str, Limit("language")]
-Name = Annotated[str, Limit("image")]
+Language = Annotated[str, *limited("language")]
+Name = Annotated[str, *limited("image")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Many = Field(max_length=1_000)  # pydantic reads no further
@@ -78,7 +78,7 @@ class Candidate(Sent):
         description=f"{FORMAT_NAMES} as a data URI, at most {Limits.megabytes} MB and "
         f"{Limits.megapixels} megapixels.",
     )
-    caption: Annotated[str, Limit("caption")] | None = None
+    caption: Annotated[str, *limited("caption")] | None = None
     name: Name | None = Field(
         None, description="Its name in the answer, such as a file's name (default: candidate1, …)."
     )
@@ -89,7 +89,7 @@ Candidates = list[
         Candidate,
         BeforeValidator(
             lambda value: {"caption": value} if isinstance(value, str) else value,
-            json_schema_input_type=Candidate | Annotated[str, Limit("caption")],
+            json_schema_input_type=Candidate | Annotated[str, *limited("caption")],
         ),
     ]
 ]
@@ -107,19 +107,19 @@ class Votes(Sent):
 class Meaning(Sent):
     """What a chat model says of one sense."""
 
-    definitions: Annotated[list[Annotated[str, Limit("definition")]], Many] = Field(
+    definitions: Annotated[list[Annotated[str, *limited("definition")]], Many] = Field(
         default=[], description="The first two count."
     )
-    scenes: Annotated[list[Annotated[str, Limit("scene")]], Many] = Field(
+    scenes: Annotated[list[Annotated[str, *limited("scene")]], Many] = Field(
         default=[], description="The first one counts."
     )
     unread: Annotated[
-        Annotated[str, Limit("reply")] | None,
+        Annotated[str, *limited("reply")] | None,
         UNLESS_NONE,
         Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
     ] = None
     fault: Annotated[
-        Annotated[str, Limit("reply")] | None,
+        Annotated[str, *limited("reply")] | None,
         UNLESS_NONE,
         Field(description="Why the reply could not be used, or what is wrong with a definition."),
     ] = None
@@ -128,14 +128,14 @@ class Meaning(Sent):
 class Entry(Sent):
     """What a dictionary says of one sense."""
 
-    gloss: Annotated[str, Limit("definition")]
-    source: Annotated[str, Limit("llm")] = Field(description="The dictionary.")
+    gloss: Annotated[str, *limited("definition")]
+    source: Annotated[str, *limited("llm")] = Field(description="The dictionary.")
 
 
 class Reading(Sent):
     """How one chat model understands the compound here."""
 
-    llm: Annotated[str, Limit("llm")]
+    llm: Annotated[str, *limited("llm")]
     sense: Sense | None
     probability_idiomatic: Probability | None = Field(
         description=f"Probability of the idiomatic sense; {NONE}."
@@ -145,7 +145,7 @@ class Reading(Sent):
     )
     votes: Votes | None = None
     by: By | None = Field(None, description="What decided the sense in place of votes.")
-    wording: Annotated[str, Limit("definition")] | None = Field(
+    wording: Annotated[str, *limited("definition")] | None = Field(
         None, description="The meaning in short, to show."
     )
     idiomatic: Meaning = Meaning()
@@ -166,8 +166,8 @@ class Reading(Sent):
 class Row(Sent):
     """One row of a manifest.jsonl, with pictures as data URIs."""
 
-    compound: Annotated[str, Limit("compound")]
-    sentence: Annotated[str, Limit("sentence")] | None = Field(
+    compound: Annotated[str, *limited("compound")]
+    sentence: Annotated[str, *limited("sentence")] | None = Field(
         None, description="Uses the compound. Only an item with a sequence can do without."
     )
     language: Language | None = Field(
@@ -192,7 +192,7 @@ class Row(Sent):
         "definitions. The candidates are ranked by these, and no chat model is asked.",
     )
     definitions: (
-        Annotated[list[Annotated[str, Limit("definition")]], Field(max_length=2)] | None
+        Annotated[list[Annotated[str, *limited("definition")]], Field(max_length=2)] | None
     ) = Field(
         None, description="What the compound means in the sentence, in place of a model's words."
     )
@@ -207,7 +207,7 @@ class Row(Sent):
     id: Annotated[str | int | None, BeforeValidator(partial(check_text, "id"))] = Field(
         None, description="Not used; manifests may have it."
     )
-    subset: Annotated[str, Limit("id")] | None = Field(
+    subset: Annotated[str, *limited("id")] | None = Field(
         None, description="Not used; AdMIRe's files have it."
     )
 

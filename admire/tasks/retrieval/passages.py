@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictInt
 from admire.core.errors import UserError
 from admire.core.files import json_rows
 from admire.core.schema import Text, read_as
-from admire.data.limits import Limit
+from admire.data.limits import limited
 from admire.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
 
@@ -40,12 +40,12 @@ class Passage:
         occurrence: which occurrence of the span in the sentence is meant, from 1.
     """
 
-    id: Annotated[Text, Limit("id")]
-    sentence: Annotated[Text, Limit("text")]
-    idiom: Annotated[Text, Limit("compound")]
-    span: Annotated[Text, Limit("span")]
+    id: Annotated[Text, *limited("id")]
+    sentence: Annotated[Text, *limited("text")]
+    idiom: Annotated[Text, *limited("compound")]
+    span: Annotated[Text, *limited("span")]
     usage: Usage
-    subject: Annotated[str, BeforeValidator(lambda subject: subject or ""), Limit("id")] = ""
+    subject: Annotated[str, BeforeValidator(lambda subject: subject or ""), *limited("id")] = ""
     is_gold: bool = True
     occurrence: Annotated[StrictInt, Field(ge=1)] = 1
 

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 from admire.core.errors import UserError
 from admire.core.files import check_columns, numbered_rows, read_table, read_text
 from admire.core.schema import Text, read_as
-from admire.data.limits import Limit
+from admire.data.limits import limited
 
 Cells = dict[str, str]
 
@@ -60,11 +60,11 @@ class Group:
 
 
 NoneIfEmpty = BeforeValidator(lambda cell: None if cell in ("", "None") else cell)
-Sentence = Annotated[Text, Limit("sentence")]
+Sentence = Annotated[Text, *limited("sentence")]
 Language = Annotated[Literal["en", "pt", "gl", "zh"], BeforeValidator(str.lower)]
 UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Similarity = Annotated[UpToOne | None, NoneIfEmpty]
-Expression = Annotated[Annotated[str, Limit("compound")] | None, NoneIfEmpty]
+Expression = Annotated[Annotated[str, *limited("compound")] | None, NoneIfEmpty]
 
 COLUMNS = {
     "score": "score split sentence1 sentence2",
@@ -81,7 +81,7 @@ SPLITS = ("train", "dev", "test")
 class _Row(BaseModel):
     """A pair in any of the files; the aliases are their columns."""
 
-    name: Annotated[str, Limit("id")] = Field(alias="ID")
+    name: Annotated[str, *limited("id")] = Field(alias="ID")
     language: Language = Field(alias="Language")
     first: Sentence = Field(validation_alias=AliasChoices("sentence1", "sentence_1", "S", "t"))
     second: Sentence = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
@@ -104,9 +104,9 @@ class _Row(BaseModel):
 class _Gold(BaseModel):
     """A row of the gold file of Task 2B's dev file."""
 
-    name: Annotated[str, Limit("id")] = Field(alias="ID")
+    name: Annotated[str, *limited("id")] = Field(alias="ID")
     sim: Similarity
-    other: Annotated[str, Limit("id")] = Field(alias="otherID")
+    other: Annotated[str, *limited("id")] = Field(alias="otherID")
 
 
 def read_pairs(
