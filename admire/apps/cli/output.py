@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.core.progress import cell, visible
+from admire.tasks.task import Values, as_rows, session_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from admire.pipeline.ranking import Ranking
     from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
-    from admire.tasks.task import Values
 
 log = logging.getLogger("admire")
 
@@ -156,7 +156,10 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
     from admire.llm.account import UNKNOWN
 
-    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
+    for row in account:
+        if row["calls"] > row["from_cache"] and row["price_usd"]:
+            break
+    else:
         return
     rows = []
     for row in account:
@@ -206,13 +209,16 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
 
 
 def print_dry_run(
-    rehearse: Callable[[DryRun], None], options: Values | None, *, json: bool = False
+    rehearse: Callable[[Any, Values, DryRun], None],
+    data: object,
+    options: Values | None,
+    *,
+    json: bool = False,
 ) -> None:
     """Print how many requests would go to chat models, in place of sending them."""
     from admire.pipeline.forecast import DryRun
-    from admire.tasks.task import session_options
 
-    rehearse(session := DryRun(**session_options(options)))
+    rehearse(data, options or {}, session := DryRun(**session_options(options)))
     print_forecasts(session.forecasts(), json=json)
 
 
@@ -234,11 +240,6 @@ def _console(*, errors: bool = False) -> Console:
     console = Console(stderr=errors)
     own = console.is_terminal or "COLUMNS" in os.environ
     return console if own else Console(stderr=errors, width=PIPED)
-
-
-def shortened(text: str, width: int) -> str:
-    """Return a text in one line, cut to ``width`` characters."""
-    return textwrap.shorten(text, width, placeholder="…")
 
 
 def print_rows(
@@ -288,7 +289,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     for ranking in rankings:
         names.update(ranking.order)
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
-    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
+    prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
@@ -318,7 +319,8 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
         if ranking.unsure:
             senses.append("unsure")
         for score, star, name, caption in _candidate_cells(ranking, prefix):
-            candidates.append(f"{score} {star} {name}  {shortened(caption, 40)}")
+            caption = textwrap.shorten(caption, 40, placeholder="…")
+            candidates.append(f"{score} {star} {name}  {caption}")
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses or ["–"]),
@@ -409,15 +411,12 @@ def print_why(ranking: Ranking) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; a table is a list of its rows."""
-    print(jsonlib.dumps(value, indent=2, default=_plain))
+    """Print a value as JSON; a table is a list of its rows, a dataclass is an object."""
 
+    def plain(value: Any) -> object:
+        return asdict(value) if is_dataclass(value) else as_rows(value)
 
-def _plain(value: Any) -> object:
-    """Return a table as a list of rows, with None where a cell is empty; a dataclass as a dict."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return value.astype(object).where(value.notna(), None).to_dict("records")
+    print(jsonlib.dumps(value, indent=2, default=plain))
 
 
 def figure_cell(row: Mapping[Any, Any], metric: str) -> str:
@@ -433,5 +432,5 @@ def print_figures(figures: pd.DataFrame, title: str) -> None:
     from admire.metrics.figures import wide_figures
 
     wide = wide_figures(figures, ["group", "n"])
-    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    rows = wide.reset_index().itertuples(index=False, name=None)
     print_rows(("Items", "n", *wide.columns), rows, title)
