@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -296,8 +296,8 @@ def _print_tuning(
             "choice gained 0.082 in DCG and lost 0.007 on 115 new compounds.",
             len(scored),
         )
-    whole = difference[difference["group"] == "all"].set_index("metric")
-    dcg, top1 = whole.loc["dcg"], whole.loc["top1", "mean"]
+    whole: Any = difference[difference["group"] == "all"].set_index("metric").to_dict("index")
+    dcg, top1 = whole["dcg"], whole["top1"]["mean"]
     gain = f"DCG {figure_text(dcg['mean'], dcg['low'], dcg['high'], signed=True)}"
     gain += f", top-1 {top1:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1 < -1e-9:

@@ -12,7 +12,7 @@ from fastapi import Request
 
 from admire.apps.serve.guard import MEGABYTE
 from admire.apps.serve.problems import LATER, Problem
-from admire.data.image_files import FORMATS, OTHER_FORMAT
+from admire.data.image_files import FORMATS, OTHER_FORMAT, PLACEHOLDERS
 
 PATIENCE = 30.0
 """Seconds after which a client is given up who sends nothing more of a body, or reads nothing."""
@@ -97,7 +97,9 @@ def check_picture(path: Path, name: str, megapixels: float) -> None:
         most = f"{megapixels:g} million pixels, the limit"
         raise Problem(413, f"{name}: has more than {most}. Scale it down.") from None
     except UnidentifiedImageError:
-        raise Problem(415, f"{name}: {OTHER_FORMAT}") from None
+        start = path.read_bytes()[:100]
+        kinds = (text for kind, text in PLACEHOLDERS.items() if re.match(kind, start, re.I))
+        raise Problem(415, f"{name}: {next(kinds, OTHER_FORMAT)}") from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
             422, f"{name}: cannot be decoded. It may be truncated: copy or download it again."
@@ -113,14 +115,12 @@ def label(name: str) -> str:
 
 def distinct(names: list[str]) -> list[str]:
     """Return the names; those that appeared before, in whatever case, get a number."""
-    taken: set[str] = set()
-    numbered = []
+    numbered: dict[str, str] = {}
     for name in names:
         path = Path(name)
         number, unique = 1, name
-        while unique.casefold() in taken:
+        while unique.casefold() in numbered:
             number += 1
             unique = f"{path.stem} ({number}){path.suffix}"
-        taken.add(unique.casefold())
-        numbered.append(unique)
-    return numbered
+        numbered[unique.casefold()] = unique
+    return list(numbered.values())

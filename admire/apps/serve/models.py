@@ -172,8 +172,8 @@ class Models:
         def detect() -> None:
             detector = self.detector(settings)
             if isinstance(detector, LightDetector):
-                for one in detector.encoders:
-                    reader = _without_cache(open_context_encoder(one.name))
+                for encoder in detector.encoders:
+                    reader = _without_cache(open_context_encoder(encoder.name))
                     reader.encode_queries([Query("Hello", span=(0, 5))])
 
         def read(name: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from admire.apps.audit.audit import in_sentence
 from admire.apps.report.gallery import result
@@ -30,7 +30,6 @@ from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
-    from admire.encoders import TextEncoder
     from admire.senses import Detector
 
 LanguageFrom = Literal["request", "sentence", "default"]
@@ -55,21 +54,19 @@ def rank_item(
         names = tuple(source.name for source in recorded)
         by_vectors = tuple(filter(compares_vectors, settings.rankers))
         settings = replace(settings, rankers=by_vectors, llms=names)
-    encoders: list[TextEncoder] | None = None
-    caption_encoder = None
+    opened: dict[str, Any] = {}
     if settings.compares:
         settings = look_where_no_caption_is(summarise_set([item]), settings)
-        encoders = [models.encoder(name, settings) for name in settings.encoder]
+        opened["encoder"] = [models.encoder(name, settings) for name in settings.encoder]
         if settings.caption_encoder:
-            caption_encoder = models.encoder(settings.caption_encoder, settings)
+            opened["caption_encoder"] = models.encoder(settings.caption_encoder, settings)
     return rank(
         [item],
         settings,
         asking=models.asking,
         llms=recorded if readings else models.llms(settings),
-        encoder=encoders,
-        caption_encoder=caption_encoder,
         detector=None if readings else models.detector(settings),
+        **opened,
     )
 
 
@@ -80,15 +77,14 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
         probability = {"idiomatic": 1.0, "literal": 0.0}.get(reading.sense or "", 0.5)
     votes = (reading.votes or schemas.Votes()).model_dump()
     sense = Sense(reading.sense, probability, **votes, by=reading.by)
-    meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
+    meanings = {}
+    for label in get_args(SenseLabel):
+        sent = getattr(reading, label)
+        definitions = filter(None, (" ".join(text.split()) for text in sent.definitions))
+        meanings[label] = Meaning(tuple(definitions)[:DEFINITIONS], next(iter(sent.scenes), None))
     name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
     replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}
     return Recorded(name, name, replies)
-
-
-def _meaning(meaning: schemas.Meaning) -> Meaning:
-    definitions = filter(None, (" ".join(text.split()) for text in meaning.definitions))
-    return Meaning(tuple(definitions)[:DEFINITIONS], next(iter(meaning.scenes), None))
 
 
 def describe(
@@ -111,15 +107,7 @@ def describe(
         }
         for k, candidate in enumerate(item.candidates)
     ]
-    warnings = []
-    if language_from == "default":
-        warnings.append("The language could not be detected, so English is assumed.")
-    if any(reading.get("by") == "detector" for reading in facts["readings"]):
-        trained = trained_languages(detector)
-        if trained and base_language(item.language) not in trained:
-            guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
-            untrained = describe_untrained([item.language], trained, guessed)
-            warnings.append(f"{untrained}: {expected_accuracy(detector)}.")
+    warnings = [*_language_warnings(item, facts, detector, language_from)]
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if run.record["models"]["encoders"] and shares_no_view(item):
@@ -146,6 +134,20 @@ def describe(
             "warnings": warnings,
         }
     )
+
+
+def _language_warnings(
+    item: Item, facts: Mapping[str, Any], detector: Detector | None, language_from: LanguageFrom
+) -> Iterator[str]:
+    """Yield what is doubtful about an item's language."""
+    if language_from == "default":
+        yield "The language could not be detected, so English is assumed."
+    if any(reading.get("by") == "detector" for reading in facts["readings"]):
+        trained = trained_languages(detector)
+        if trained and base_language(item.language) not in trained:
+            guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+            untrained = describe_untrained([item.language], trained, guessed)
+            yield f"{untrained}: {expected_accuracy(detector)}."
 
 
 def zip_folder(run: Run) -> bytes:

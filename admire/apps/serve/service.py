@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -147,9 +147,8 @@ _FOLDERS = re.compile(r"(?<![\w:/.…-])/(?:[^\s/:'\"]+/)+")
 """Folders at the start of a path, but not of an address."""
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+def _service(request: Request) -> Any:
+    return request.app.state.service
 
 
 TheService = Annotated[Service, Depends(_service)]
