@@ -8,7 +8,7 @@ import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -414,7 +414,7 @@ def print_json(value: object) -> None:
     """Print a value as JSON; a table is a list of its rows, a dataclass is an object."""
 
     def plain(value: Any) -> object:
-        return asdict(value) if is_dataclass(value) else as_rows(value)
+        return as_rows(value) if hasattr(value, "columns") else asdict(value)
 
     print(jsonlib.dumps(value, indent=2, default=plain))
 

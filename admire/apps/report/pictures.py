@@ -47,15 +47,11 @@ def with_pictures(
 ) -> Iterator[tuple[Hashable, Ranking]]:
     """Read the rankings of a run, with their items' keys (:func:`admire.data.items.item_keys`).
 
-    They have the images of their candidates, and gold that was added later.
-
-    The data are read only as far as the next ranking needs. If nothing is found, a warning says
-    why.
+    They have the images of their candidates, and gold that was added later. The data are read only
+    as far as the next ranking needs. If nothing is found, a warning says why.
 
     Args:
-        record: that of the run.
-        data: the file or folder of the data; None takes what run.json names, if it is still what
-            the run was made from.
+        data: None takes what run.json names, if it is still what the run was made from.
     """
     sources, passed = _sources(record, str(folder), data), dict[Hashable, Item]()
     any_match = False
@@ -114,14 +110,10 @@ def _completed(item: Item, source: Item) -> Item:
     if len(sequence) == len(source.sequence):
         pairs = zip(sequence, source.sequence, strict=True)
         sequence = tuple(replace(candidate, image=other.image) for candidate, other in pairs)
-    return replace(
-        item,
-        candidates=tuple(replace(c, image=images[c.name]) for c in item.candidates),
-        sequence=sequence,
-        sentence_type=item.sentence_type or source.sentence_type,
-        expected_order=item.expected_order or source.expected_order,
-        expected_item=item.expected_item or source.expected_item,
-    )
+    candidates = tuple(replace(c, image=images[c.name]) for c in item.candidates)
+    gold = ("sentence_type", "expected_order", "expected_item")
+    known = {name: getattr(item, name) or getattr(source, name) for name in gold}
+    return replace(item, candidates=candidates, sequence=sequence, **known)
 
 
 def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
@@ -132,7 +124,14 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
     """
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    scaled = zip(files, prefetch(_scaled, files, 2 * cores()), strict=True)
+
+    def scale(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
+        try:
+            return thumbnail(file)
+        except UserError as error:
+            return error
+
+    scaled = zip(files, prefetch(scale, files, 2 * cores()), strict=True)
     for file, result in show_progress(scaled, "Scaling pictures", len(files)):
         if isinstance(result, UserError):
             log.warning("%s The report shows its caption alone.", result)
@@ -142,13 +141,6 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
         picture = f"#{ids.setdefault(uri, f'p{len(ids) + 1}')}"
         by_path[file] = {"picture": picture, "width": width, "height": height}
     return by_path, {number: uri for uri, number in ids.items()}
-
-
-def _scaled(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
-    try:
-        return thumbnail(file)
-    except UserError as error:
-        return error
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:

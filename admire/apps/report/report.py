@@ -46,10 +46,8 @@ class Table:
     """A table in the head of a report. Cells are texts; the first of a row is its heading.
 
     Attributes:
-        note: what stands under it.
         folded: whether it is folded away under its title, however few rows it has.
-        bold: cells that stand out, each as the place of its row and of its column; the note says
-            why they do.
+        bold: rows and columns of the cells that stand out; the note says why they do.
     """
 
     title: str
@@ -62,13 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot.
-
-    Attributes:
-        svg: an ``svg`` element. Its colours are the page's custom properties, so that it follows
-            light and dark.
-        words: what it shows, for people who cannot see it.
-    """
+    """A plot: an ``svg`` element in the page's colours, and words for people who cannot see it."""
 
     title: str
     svg: str
@@ -129,16 +121,12 @@ def render(report: Report) -> Iterator[str]:
 
     A content security policy in the page forbids every request, and all scripts and styles but
     those that this module puts there.
-
-    Raises:
-        ValueError: the data hold a number that JSON lacks, such as NaN.
     """
     cards = report.data.get("items", ())
     style = read_file("cards.css") + read_file("page.css")
     scripts = [read_file("cards.js"), read_file("report.js")] if cards else []
     pictures = "data: file: 'self'" if report.linked else "data:"
     described = map(describe_figure, report.data.get("metrics", ()))
-    figures = [(name, meaning) for name, meaning in described if meaning]
     filled = template(
         "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
     )
@@ -155,7 +143,7 @@ def render(report: Report) -> Iterator[str]:
         cards=map(_json, cards),
         votes=any('"votes":' in _json(card) for card in cards),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
-        figures=figures,
+        figures=[(name, meaning) for name, meaning in described if meaning],
     )
     for piece in pieces:
         yield re.sub("[\ud800-\udfff]", "?", piece)  # a JSON file may hold half of a surrogate pair

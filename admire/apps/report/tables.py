@@ -14,7 +14,14 @@ from admire.apps.report.report import Table, describe_figure, file_name, short_n
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items
-from admire.metrics.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
+from admire.metrics.figures import (
+    INTERVALS,
+    NOTHING,
+    describe_ties,
+    paired_difference,
+    summarise,
+    wide_figures,
+)
 from admire.metrics.item_figures import describe_coverage
 from admire.metrics.leakage import describe_leaks
 from admire.metrics.published import Board, describe_misfit, recognise_set
@@ -51,9 +58,11 @@ def ranking_tables(
 
 
 def _notes(scored: pd.DataFrame, count: int) -> Iterable[str]:
-    """Yield how many of a run's items have gold, and which were seen."""
+    """Yield how many of a run's items have gold, what rests on ties, and which were seen."""
     if 0 < len(scored) < count:
         yield describe_coverage(len(scored), count)
+    if ties := describe_ties(scored):
+        yield ties
     yield from describe_leaks(scored, list(scored.get("seen", ())))
 
 
@@ -65,17 +74,13 @@ def figure_tables(
     *,
     shared: bool = True,
 ) -> list[Table]:
-    """Return means with 95 % intervals by sense and by language, and paired differences.
+    """Return means with 95 % intervals; of several runs also differences, and both by group.
 
     Args:
         scored: for each run a row for each item, as of
             :func:`admire.metrics.item_figures.score_items`; empty without gold.
         metrics: None takes those of that function.
         shared: whether runs are compared on the items that all of them have, if there are any.
-
-    Returns:
-        The figures; of several runs a row a run, then the differences from the first, and both by
-        sense and language, folded away.
     """
     compared, on_shared = _on_shared(scored) if shared else (scored, "")
     figures = [
@@ -134,7 +139,8 @@ def _differences(
         pair = shared_items([first, other])
         if not pair[0].empty and {*pair[0]} ^ {*pair[1]} <= {"tied_first"}:  # if one has ties
             difference = paired_difference(*pair, columns=metrics)
-            differences.append(difference.assign(run=name, bold=_excludes_zero(difference)))
+            low, high = (difference[end].map(lambda x: round(x, 3)) for end in ("low", "high"))
+            differences.append(difference.assign(run=name, bold=(low > 0) | (high < 0)))
     if not differences:
         return []
     table = pd.concat(differences)
@@ -186,12 +192,6 @@ def _is_best(figures: pd.DataFrame, runs: int) -> pd.Series[bool]:
     metric = means.groupby(figures["metric"])
     differ = (metric.transform("size") == runs) & (metric.transform("nunique") > 1)
     return differ & (means == metric.transform("max")) & (figures["n"].nunique() == 1)
-
-
-def _excludes_zero(figures: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether intervals exclude 0, as they are printed."""
-    low, high = (figures[end].map(lambda value: round(value, 3)) for end in ("low", "high"))
-    return (low > 0) | (high < 0)
 
 
 def _without_unsure(
@@ -345,27 +345,18 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
     ]
     if any(seconds):
         yield settings_table(seconds, names, "Seconds")
-    accounts = tuple(
-        (name, *_asked_cells(row))
-        for name, record in zip(names, records, strict=True)
-        for row in record.get("asked", ())
-    )
-    if accounts:
+    rows, cut, numbers = [], 0, ("calls", "from_cache", "prompt_tokens", "completion_tokens")
+    for name, record in zip(names, records, strict=True):
+        for row in record.get("asked", ()):
+            counts = (NOTHING if row[key] is None else f"{row[key]:,}" for key in numbers)
+            price = row["price_usd"]
+            price = price if isinstance(price, str) else f"{price:.4f}"
+            rows.append((name, str(row["stage"]), short_name(row["llm"]), *counts, price))
+            cut += row.get("cut_off", 0)
+    if rows:
         replies = ("Asked for", "Model", "Replies", "From cache")
         headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
         note = "Replies from the cache cost nothing again."
-        account = [row for record in records for row in record.get("asked", ())]
-        if cut := sum(row.get("cut_off", 0) for row in account):
+        if cut:
             note += f" The server cut off {cut:,} questions, so their replies are of little worth."
-        yield Table("Chat models", headings, accounts, note)
-
-
-def _asked_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    price = row["price_usd"]
-    counts = (row[name] for name in ("calls", "from_cache", "prompt_tokens", "completion_tokens"))
-    return (
-        str(row["stage"]),
-        short_name(row["llm"]),
-        *(NOTHING if count is None else f"{count:,}" for count in counts),
-        price if isinstance(price, str) else f"{price:.4f}",
-    )
+        yield Table("Chat models", headings, tuple(rows), note)

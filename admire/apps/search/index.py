@@ -134,6 +134,7 @@ class Index:
         windows = Windows.joined(list(map(np.atleast_2d, queries.values())))
         by_role = np.array([weights.get(role, 0.0) for role in queries])
         by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
+        cosines: Mapping[str, Vectors]
         if self.table:  # compare what LanceDB's index finds
             spreads = _spreads(_cosines(self.table.sample, windows))
             combined = {
@@ -221,10 +222,7 @@ def open_index(folder: Path) -> Index:
 
 
 def export_index(index: Path, out: Path) -> None:
-    """Write all entries of an index with their vectors, a row an entry, in the index's order.
-
-    The columns are those of :class:`~.lance_table.Table` without source and digest.
-    """
+    """Write the entries of an index in its order: names, paths, captions and vectors."""
     from pyarrow.parquet import ParquetWriter
 
     from admire.apps.search.lance_table import vector_columns
@@ -238,7 +236,12 @@ def export_index(index: Path, out: Path) -> None:
         writer.add_key_value_metadata({"made by": MADE_BY})
 
 
+def reason_of(error: Exception) -> str:
+    """Return why a disk or LanceDB refused something, in one line."""
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0]
+
+
 def _damaged(folder: Path, error: Exception) -> UserError:
     """Return the error of a folder that cannot be read as an index."""
-    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return UserError(f"{folder}: is not an index, or damaged ({reason}). Index again.", "index")
+    text = f"{folder}: is not an index, or damaged ({reason_of(error)}). Index again."
+    return UserError(text, "index")

@@ -106,8 +106,8 @@ class Table:
         for track in tracks:
             windows = batch.encoded.get(track, Windows.of(missing))
             if track == "caption":
-                more = [rest[1:].reshape(-1) if len(rest) > 1 else None for rest in windows.each]
-                columns[MORE] = pyarrow.array(more, pyarrow.list_(pyarrow.float32()))
+                rest = [own[1:].reshape(-1) if len(own) > 1 else None for own in windows.each]
+                columns[MORE] = pyarrow.array(rest, pyarrow.list_(pyarrow.float32()))
             vectors = windows.first
             mask = pyarrow.array(np.isnan(vectors).any(axis=1))  # null where they are NaN
             columns[f"{track}_vector"] = pyarrow.FixedSizeListArray.from_arrays(
@@ -227,8 +227,8 @@ def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
         encoded[track] = Windows.of(vectors)
         if track == "caption" and batch[MORE].null_count < len(batch):
             each = [
-                np.append(first, np.array(more or (), np.float32)).reshape(-1, len(first))
-                for first, more in zip(vectors, batch[MORE].to_pylist(), strict=True)
+                np.append(first, np.array(rest or (), np.float32)).reshape(-1, len(first))
+                for first, rest in zip(vectors, batch[MORE].to_pylist(), strict=True)
             ]
             encoded[track] = Windows.joined(each)
     return encoded

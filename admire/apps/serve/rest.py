@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Security
 from fastapi.concurrency import run_in_threadpool
@@ -239,7 +239,8 @@ def _read(row: Row, folder: Path) -> tuple[Item, LanguageFrom]:
     """Read a row as an item, whose pictures are in the folder under their numbers."""
     from admire.data.rows import RowReader
 
-    language, language_from = row.language, cast("LanguageFrom", "request")
+    language = row.language
+    language_from: LanguageFrom = "request"
     if not (language and language.strip()):
         language = language_of(row.sentence or "")
         language_from = "sentence" if language else "default"
