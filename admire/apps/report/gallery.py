@@ -37,8 +37,8 @@ class Cards:
     """The cards of ranked items, kept as JSON texts; iterating over it makes the cards.
 
     Runs are read side by side, and no ranking is kept. Items of several runs are the same where
-    their keys are. What is known after the last one only, an item's number, its figures and how its
-    pictures are shown, is filled in at each iteration.
+    their keys are. An item's number, its figures and how its pictures are shown are filled in at
+    each iteration.
 
     Attributes:
         scores: the figures of each run.
@@ -79,17 +79,12 @@ class Cards:
         yield from waiting.values()
 
     def data(self, names: Sequence[str], thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
-        """Return what report.js reads; ``docs/report.md`` says what is in it.
-
-        Args:
-            names: of the runs.
-            thumbnails: how files are shown.
-        """
+        """Return what report.js reads of runs with these names; see ``docs/report.md``."""
         scored = [scores.table() for scores in self.scores]
         self._figures = [
             table[item_metrics(table)].astype(float).to_dict("index") for table in scored
         ]
-        self._shown = {str(file): shown for file, shown in thumbnails.items()}
+        self._shown = {str(file): thumbnail for file, thumbnail in thumbnails.items()}
         metrics = dict.fromkeys(metric for table in scored for metric in item_metrics(table))
         records = json.dumps([run.record for run in self.scores], sort_keys=True, default=str)
         key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
@@ -170,12 +165,7 @@ def _thing(thing: Candidate) -> dict[str, Any]:
 
 
 def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one run's result for an item, without its figures.
-
-    Args:
-        item: the order of its candidates counts, and its gold.
-        record: of the run, for the settings by which it was scored.
-    """
+    """Return one run's result for an item, without its figures, in the order of its candidates."""
     names = item.names
     mine = [*map(ranking.item.names.index, names)]
     scores = ranking.scores[mine]
@@ -241,7 +231,7 @@ def _loss(figures: Mapping[str, float]) -> float:
 
 
 def describe_reading(
-    reading: Interpretation, phrase: str, definitions: Sequence[str] = ()
+    reading: Interpretation, phrase: str, definitions: Sequence[str]
 ) -> dict[str, Any]:
     """Return what a chat model understands, and what dictionaries say."""
     return {
@@ -263,15 +253,14 @@ def describe_reading(
 
 def decided(sense: Sense) -> dict[str, Any]:
     """Return a sense with its probabilities, and its votes or what decided it without."""
-    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
+    votes = {name: getattr(sense, name) for name in ("idiomatic", "literal", "unparsed")}
     based = {"by": sense.by} if sense.by else {"votes": votes}
     return {"sense": sense.label, "probability_idiomatic": sense.probability_idiomatic, **based}
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:
     scenes = [meaning.scene] if meaning.scene else []
-    wrong = {"unread": meaning.unread, "fault": meaning.fault}
-    faults = {name: text for name, text in wrong.items() if text is not None}
+    faults = {n: text for n in ("unread", "fault") if (text := getattr(meaning, n)) is not None}
     return {"definitions": list(meaning.definitions), "scenes": scenes, **faults}
 
 

@@ -78,8 +78,13 @@ DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
     """Return the plots of a report's data, except those without numbers; see ``docs/report.md``."""
     runs, cases = [run["name"] for run in data["runs"]], result_table(data)
+    metrics = [name for name in (*item_metrics(cases), *OTHER_FIGURES) if name in cases]
     return (
-        *_by_sense(runs, cases),
+        *(
+            _figure_plot(runs, cases.dropna(subset=metric), metric)
+            for metric in metrics
+            if not metric.startswith("corr_") and cases[metric].notna().any()
+        ),
         *_reliability(runs, cases),
         *_risk_coverage(runs, cases),
         *_confusion(runs, cases),
@@ -87,13 +92,10 @@ def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
 
 
 def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the results: a row for each run and item.
+    """Return the results: a row for each run and item, with unknown values None or NaN.
 
-    Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
-    ``probability_idiomatic``, ``right``, ``candidates`` (how many there are, or how many documents
-    are shown) and the figures. Unknown values are None or NaN.
-
-    Items that some run lacks are left out, unless all are such.
+    ``run`` is its place in the data, ``sentence_type`` gold, and ``candidates`` how many there are,
+    or how many documents are shown. Items that some run lacks are left out, unless all are such.
     """
     rows = [
         {
@@ -126,9 +128,7 @@ def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
     """Return how often the idiomatic sense is the true one, by the probability that it was given.
 
-    Returns:
-        A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``predicted``
-        (the mean probability) and ``observed`` (the share of idiomatic cases).
+    A row has ``run``, ``bin`` (from 0), ``n``, ``predicted`` (the mean) and ``observed`` (a share).
     """
     decided = cases.dropna(subset=DECIDED)
     bins = np.minimum((decided["probability_idiomatic"] * BINS).astype(int), BINS - 1)
@@ -154,12 +154,7 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def confusion(cases: pd.DataFrame) -> pd.DataFrame:
-    """Return how many items of each sense were taken as which.
-
-    Returns:
-        A row for each true sense and run that predicts senses, a column for each predicted sense:
-        the two, and ``none`` where some items were not decided.
-    """
+    """Return how many items of each sense were taken as which, or as ``none``, by run."""
     labelled = cases.dropna(subset="sentence_type")
     predicts = labelled.groupby("run")["predicted_type"].transform("count") > 0
     labelled = labelled[predicts]
@@ -187,12 +182,6 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
         return None
     means = counted["candidates"].map(lambda n: CHANCES[metric](np.arange(1, n + 1)).mean())
     return float(means.mean())
-
-
-def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    for metric in (*item_metrics(cases), *OTHER_FIGURES):
-        if metric in cases and not metric.startswith("corr_") and cases[metric].notna().any():
-            yield _figure_plot(runs, cases.dropna(subset=metric), metric)
 
 
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
@@ -351,11 +340,9 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
                     linestyle=DASHES[run % len(DASHES)],
                     linewidth=1.6 + _under(place, len(lines_of)),
                 )
-            panel.set(ylabel=RISKS[risk], xlim=(-0.02, 1.02))
+            panel.set_xlim(-0.02, 1.02)
             panel.set_ylim(bottom=-0.02)
-            panel.locator_params(axis="y", nbins=5)
-            panel.tick_params(bottom=False, left=False)
-            panel.grid()
+            plain(panel, RISKS[risk])
         panels[-1].set_xlabel("share of the items, the surest first")
         if len(runs) > 1:
             legend(figure, lines, [short(runs[run]) for run in lines_of])
@@ -437,7 +424,7 @@ def draw(
 
     Args:
         name: makes the ids in the SVG, so no two plots of a page may share it.
-        height: in inches without the legend, beside a width of :data:`WIDTH`.
+        height: in inches without the legend.
         views: what the links in the plot (``set_url``) show of the cards, by their addresses.
     """
     with needs_extra("report", "A report"):
@@ -474,6 +461,14 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
     figure.legend(handles, labels, ncols=columns, title=title or None, **place)
     lines = math.ceil(len(labels) / columns) + bool(title)
     figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+
+
+def plain(axes: Axes, label: str) -> None:
+    """Draw a grid in place of ticks, with few lines for the values of a label."""
+    axes.set_ylabel(label)
+    axes.locator_params(axis="y", nbins=5)
+    axes.tick_params(bottom=False, left=False)
+    axes.grid()
 
 
 def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:

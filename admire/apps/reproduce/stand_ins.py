@@ -32,11 +32,7 @@ def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
 
 
 def check_llms(names: Sequence[str]) -> bool:
-    """Check names of chat models, opening recordings and runs alone; return if all decide senses.
-
-    Raises:
-        UserError: a name is unknown, or its file or run cannot be read.
-    """
+    """Check names of chat models; open recordings and runs alone, and return if all decide senses."""
     decide = True
     for name in names:
         plugin, _ = registry.resolve("chat", name)
@@ -51,9 +47,6 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
 
     Args:
         decide: whether they can decide senses. If not, and the row's own vote, the detector does.
-
-    Raises:
-        UserError: there are several, and the row's command takes one.
     """
     own, fields = job.models("chat"), naming("chat", job.own)
     if not own or not fields or own == [*llms]:
@@ -69,7 +62,7 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
         values.pop("llm_url", None)
     job.instead = f"{', '.join(llms)} for {', '.join(own)}"
     method = job.task.effective(job.used()).get("sense")
-    if not decide and method not in ("given", "detector") and "sense" in job.known:
+    if not decide and method not in ("given", "detector") and "sense" in job.fields:
         job.options["sense"] = "detector"
         if method == "vote" or own[0] not in ("embedded", "dictionary"):
             job.instead += ", the detector for its votes"

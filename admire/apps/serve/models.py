@@ -38,11 +38,10 @@ class Models:
     What cannot be opened raises :class:`OpeningError`, also when it is asked for again soon.
 
     Args:
-        profile: the name of the profile that is loaded in the background and listed first.
+        profile: the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
         asking: how chat models are asked; the budget is that of each ranking.
-        open_llms, open_encoder: in place of :meth:`admire.llm.Session.open` and
-            :func:`admire.encoders.open_encoder`.
+        open_llms, open_encoder: in place of those of a session and of ``admire.encoders``.
     """
 
     def __init__(
@@ -74,10 +73,9 @@ class Models:
         """Return the profiles that cannot be used for want of a key."""
         from admire.llm.address import lacks_key
 
-        stacks = {name: self.settings(name) for name in self.profiles}
         return [
             name
-            for name, stack in stacks.items()
+            for name, stack in zip(self.profiles, map(self.settings, self.profiles), strict=True)
             if lacks_key(stack.llm_url) and any(llm.startswith("openai:") for llm in stack.llms)
         ]
 

@@ -80,9 +80,6 @@ class Work:
     Args:
         limit: how many jobs can wait.
         asking: how many jobs ask chat servers at the same time.
-
-    Attributes:
-        jobs: those under way, and those that wait.
     """
 
     def __init__(self, limit: int, asking: int):
