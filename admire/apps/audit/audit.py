@@ -87,8 +87,8 @@ class OrderCheck:
 def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0) -> OrderCheck:
     """Find ties in a run of the items, and positions that its chat models prefer.
 
-    Without a run the items are ranked once by embeddings; the query is the sentence, in Subtask B
-    the compound. Items that cannot be ranked are skipped. No chat model is asked.
+    Without a run the items that can be are ranked by embeddings; the query is the sentence, in
+    Subtask B the compound. No chat model is asked.
     """
     if run:
         rankings = read_run(run).rankings
@@ -105,7 +105,13 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     captions = all(candidate.caption for item in items for candidate in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
     check = OrderCheck(f"embeddings, with the {query} as the query")
-    rankable = [number for number, item in enumerate(items, start=1) if _rankable(item)]
+    rankable = [
+        number
+        for number, item in enumerate(items, start=1)
+        if item.candidates
+        and (item.sentence.strip() or item.sequence)
+        and all(thing.caption or thing.image for thing in item.things)
+    ]
     if not rankable:
         return replace(check, unchecked="No item has candidates to rank.")
     try:
@@ -113,11 +119,6 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     except UserError as error:
         return replace(check, unchecked=str(error))
     return replace(check, items=len(rankable), **_ties(rankable, rankings))
-
-
-def _rankable(item: Item) -> bool:
-    complete = all(thing.caption or thing.image for thing in item.things)
-    return bool(item.candidates and (item.sentence.strip() or item.sequence) and complete)
 
 
 def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]:
@@ -204,12 +205,9 @@ def audit(
     dictionaries: Sequence[Dictionary] = (),
     seed: int = 0,
 ) -> Audit:
-    """Compare a set of items with others and with itself, and count missing parts.
+    """Compare a set of items with others, or with digests of training data, and with itself.
 
     A picture that cannot be read is counted, not refused.
-
-    Args:
-        against: by name, other sets, or digests of the training data of a head or detector.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -291,21 +289,17 @@ def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     senses = defaultdict(set)
     for *part, sense in theirs[[*key, "sense"]].itertuples(index=False):
         senses[tuple(part)].add(None if pd.isna(sense) else sense)
-    relations = [
-        _relation(own, senses[tuple(part)])
-        for *part, own in mine[[*key, "sense"]].itertuples(index=False)
-    ]
+    relations: list[str | None] = []
+    for *part, own in mine[[*key, "sense"]].itertuples(index=False):
+        others = senses[tuple(part)]
+        same_sense = "both" if len(others) > 1 else "same"
+        relation = same_sense if own in others else "opposite"
+        relations.append(None if own is None or None in others else relation)
     mine["sense"] = pd.Series(relations, mine.index, object)
     theirs = theirs[theirs["item"].notna()].assign(sense=None)
     both = pd.concat([mine, theirs]) if len(theirs) else mine
     columns = ["against", *COLUMNS[:2], "side", *COLUMNS[2:]]
     return both.assign(against="", item=both["item"].astype(int))[columns]
-
-
-def _relation(own: str | None, others: set[str | None]) -> str | None:
-    if own is None or None in others:
-        return None
-    return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
 
 
 def read_training_digests(path: Path) -> Digests | None:

@@ -127,10 +127,18 @@ def render(report: Report) -> Iterator[str]:
     scripts = [read_file("cards.js"), read_file("report.js")] if cards else []
     pictures = "data: file: 'self'" if report.linked else "data:"
     described = map(describe_figure, report.data.get("metrics", ()))
-    filled = template(
-        "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
-    )
-    pieces = filled.generate(
+
+    def folded(table: Table) -> bool:  # one of many rows without figures, under its title
+        known = any(describe_figure(name)[1] for name in table.headings)
+        return table.folded or (len(table.rows) > 8 and not known)
+
+    def numeric(table: Table) -> list[bool]:  # columns of numbers alone are set flush right
+        columns = enumerate(zip(*table.rows, strict=True))
+        flags = [k > 0 and all(map(NUMBER.match, cells)) for k, cells in columns]
+        return flags or [False] * len(table.headings)
+
+    filters: Any = {"hinted": describe_figure, "numeric": numeric, "folded": folded, "line": _line}
+    pieces = template("report.html.j2", **filters).generate(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -176,21 +184,6 @@ def _line(report: Report) -> str:
     if (seconds := tables.get("Seconds")) and len(seconds.headings) == 2:
         parts.append(f"{sum(float(cell.replace(',', '')) for _, cell in seconds.rows):,.1f} s")
     return " · ".join(parts)
-
-
-def _folded(table: Table) -> bool:
-    """Return whether a table stands under its folded title: one of many rows without figures."""
-    return table.folded or (
-        len(table.rows) > 8 and not any(describe_figure(name)[1] for name in table.headings)
-    )
-
-
-def _numeric(table: Table) -> list[bool]:
-    """Return whether each column holds only numbers, which are set flush right."""
-    return [
-        k > 0 and all(NUMBER.match(cell) for cell in cells)
-        for k, cells in enumerate(zip(*table.rows, strict=True))
-    ] or [False] * len(table.headings)
 
 
 def read_file(name: str) -> str:

@@ -41,12 +41,14 @@ def ranking_tables(
     scored = [run.table() for run in runs]
     figures = figure_tables(scored, names)
     if figures:
-        notes = [
-            f"{name}: {note}" if len(runs) > 1 else note
-            for run, name, items in zip(runs, names, scored, strict=True)
-            for note in _notes(items, len(run.items))
-        ]
-        figures[0] = replace(figures[0], note=" ".join([figures[0].note, *notes]))
+        notes = [figures[0].note]
+        for run, name, items in zip(runs, names, scored, strict=True):
+            covers = describe_coverage(len(items), len(run.items))
+            coverage = covers if 0 < len(items) < len(run.items) else ""
+            leaks = describe_leaks(items, list(items.get("seen", ())))
+            of_run = filter(None, (coverage, describe_ties(items), *leaks))
+            notes += (f"{name}: {note}" if len(runs) > 1 else note for note in of_run)
+        figures[0] = replace(figures[0], note=" ".join(notes))
     return [
         *figures,
         *_published(runs, scored, names, published, track),
@@ -55,15 +57,6 @@ def ranking_tables(
         settings_table([_settings(record) for record in records], names),
         *_what_it_took(records, names),
     ]
-
-
-def _notes(scored: pd.DataFrame, count: int) -> Iterable[str]:
-    """Yield how many of a run's items have gold, what rests on ties, and which were seen."""
-    if 0 < len(scored) < count:
-        yield describe_coverage(len(scored), count)
-    if ties := describe_ties(scored):
-        yield ties
-    yield from describe_leaks(scored, list(scored.get("seen", ())))
 
 
 def figure_tables(
@@ -95,8 +88,12 @@ def figure_tables(
     note = f"Mean and 95 % interval ({INTERVALS}).{on_shared}"
     if len(scored) == 1:
         return [_figure_table("Figures", table, {"group": unit, "n": "n"}, note)]
-    all_items = table["group"] == "all"
-    table.loc[all_items, "bold"] = _is_best(table[all_items], len(figures))
+    all_items = table["group"] == "all"  # the best is bold, where all runs have it, of as many
+    means = table.loc[all_items, "mean"].map(lambda mean: round(mean, 3))
+    of_metric = means.groupby(table.loc[all_items, "metric"])
+    best = (means == of_metric.transform("max")) & (of_metric.transform("nunique") > 1)
+    best &= of_metric.transform("size") == len(figures)
+    table.loc[all_items, "bold"] = best & (table.loc[all_items, "n"].nunique() == 1)
     whole, *groups = _by_run("Figures", table, unit, note)
     if whole.bold:
         whole = replace(whole, note=f"{note} The best is in bold.")
@@ -186,14 +183,6 @@ def _figure_table(
     return Table(title, (*headings.values(), *wide.columns), rows, note, bold=cells)
 
 
-def _is_best(figures: pd.DataFrame, runs: int) -> pd.Series[bool]:
-    """Return whether a mean is the highest, where all runs have it, of equally many items."""
-    means = figures["mean"].map(lambda mean: round(mean, 3))
-    metric = means.groupby(figures["metric"])
-    differ = (metric.transform("size") == runs) & (metric.transform("nunique") > 1)
-    return differ & (means == metric.transform("max")) & (figures["n"].nunique() == 1)
-
-
 def _without_unsure(
     records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
 ) -> Iterable[Table]:
@@ -244,10 +233,15 @@ def _published(
         notes |= dict.fromkeys(filter(None, [describe_misfit(set_name, items)]))
         boards, board_notes = place_on_boards(summarise(scored_items), set_name, track, run.record)
         notes |= dict.fromkeys(board_notes)
-        for board in boards:
+        for entry in boards:
+            board = Board(entry["set"], entry["subtask"], entry["track"])
+            places = {place.metric: place.text for place in entry["places"]}
+            if entry["gold_sense"]:
+                places = dict.fromkeys(board.ranked, "none, with the gold sense")
             row = {"Run": name} if len(runs) > 1 else {}
-            rows.append(row | _board_row(board, len(items)))
-            notes |= dict.fromkeys(f"Source: {source}." for source in board["systems"]["source"])
+            row |= {"Board": str(board), "n": str(len(items))}
+            rows.append(row | {f"Place by {describe_figure(m)[0]}": t for m, t in places.items()})
+            notes |= dict.fromkeys(f"Source: {source}." for source in entry["systems"]["source"])
     if rows:
         table = pd.DataFrame(rows).fillna(NOTHING)
         cells = tuple(table.itertuples(index=False, name=None))
@@ -255,17 +249,6 @@ def _published(
         between = "The range is of the places at the ends of the 95 % interval."
         note = " ".join([recognised + between, *notes])
         yield Table("Among published figures", (*table,), cells, note)
-
-
-def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
-    """Return a run's place by each figure of a board."""
-    board = Board(entry["set"], entry["subtask"], entry["track"])
-    if entry["gold_sense"]:
-        places = dict.fromkeys(board.ranked, "none, with the gold sense")
-    else:
-        places = {place.metric: place.text for place in entry["places"]}
-    headings = {f"Place by {describe_figure(name)[0]}": text for name, text in places.items()}
-    return {"Board": str(board), "n": str(count), **headings}
 
 
 def settings_table(

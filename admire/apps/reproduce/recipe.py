@@ -107,14 +107,11 @@ class Recipe(Part):
         for row, name in zip(self.rows, names, strict=True):
             if not name or names.count(name) > 1:
                 raise ValueError(f"row '{name}' needs a name that no other row has")
-            for kind, used, there in (
-                ("part", row.parts, self.parts),
-                ("set", row.published, self.sets),
-            ):
-                for word in used:
-                    if word not in there:
-                        hint = nearest(word, list(there))
-                        raise ValueError(f"row '{name}': there is no {kind} '{word}'.{hint}")
+            words = [("part", part, self.parts) for part in row.parts]
+            for kind, word, there in (*words, *(("set", key, self.sets) for key in row.published)):
+                if word not in there:
+                    hint = nearest(word, list(there))
+                    raise ValueError(f"row '{name}': there is no {kind} '{word}'.{hint}")
             for place, figures in row.published.items():
                 if len(figures) != len(self.metrics):
                     raise ValueError(
@@ -145,12 +142,7 @@ def recipe_names() -> list[str]:
 
 
 def read_recipe(name: str) -> Recipe:
-    """Read a recipe that comes with admire, or a TOML file of your own.
-
-    Raises:
-        UserError: there is none of that name, it is not TOML, or an entry is missing, unknown or
-            has a value that it cannot have.
-    """
+    """Read a recipe that comes with admire, or a TOML file of your own."""
     path = Path(name)
     if path.suffix != ".toml":
         paper, _, table = name.partition(":")

@@ -32,7 +32,7 @@ def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
 
 
 def check_llms(names: Sequence[str]) -> bool:
-    """Check names of chat models; open recordings and runs alone, and return if all decide senses."""
+    """Check names of chat models, opening recordings and runs; return if all decide senses."""
     decide = True
     for name in names:
         plugin, _ = registry.resolve("chat", name)

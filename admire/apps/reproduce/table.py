@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -51,8 +52,7 @@ def reproduce_table(
         trust_remote_code: run custom code from the models of rows that need it.
 
     Returns:
-        What ``table.csv`` has, a row for each row, set and metric: see
-        :func:`admire.apps.reproduce.results.result_table`.
+        What ``table.csv`` has (:data:`admire.apps.reproduce.results.COLUMNS`).
 
     Raises:
         UserError: there is no such recipe, row or chat model, a setting is wrong, or ``out`` cannot
@@ -137,7 +137,8 @@ def run_jobs(
                 continue
             log.info("%d of %d: %s, %s", number, len(jobs), name, place)
             cell.stand_in, cell.note = bool(job.instead), job.instead and f"stand-in: {job.instead}"
-            folder = out / _slug(name) / _slug(place)
+            slugs = [re.sub(r"[^\w.-]", "_", text) for text in (name, place)]
+            folder = out.joinpath(*slugs)
             try:
                 cell.figures, cell.n, items = rows.run(job, folder, out / "models", seen)
                 cell.ran = True
@@ -157,11 +158,6 @@ def run_jobs(
         for path in results.write_results(recipe, table, out, plots):
             log.info("Wrote %s", path)
     return cells
-
-
-def _slug(name: str) -> str:
-    """Return a name as the name of a folder."""
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
 
 
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
@@ -203,16 +199,12 @@ def brief(needs: Sequence[str]) -> list[str]:
     reasons = Counter(
         need.rpartition(" (")[2].removesuffix(")") for need in needs if need not in files
     )
-    more = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
-    return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
+    others = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
+    return [*files[:3], *others, *(f"{reason} ({count})" for reason, count in reasons.items())]
 
 
 def forecast(jobs: Jobs) -> list[Forecast]:
-    """Count what chat models would be asked for all rows; what rows share is counted once.
-
-    Raises:
-        UserError: no row can be counted.
-    """
+    """Count what chat models would be asked for all rows; what rows share is counted once."""
     from admire.pipeline.forecast import DryRun
 
     session, uncounted = DryRun(), Counter[str]()
