@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,8 +34,7 @@ from admire.senses.dictionaries import Dictionary, look_up
 class Evenness:
     """How often something is on each place, and would be if an item's places were equally likely.
 
-    Attributes:
-        p: the probability that chance alone is at least as uneven, by simulation.
+    ``p`` is the probability that chance alone is at least as uneven, by simulation.
     """
 
     counts: tuple[int, ...]
@@ -56,7 +56,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     for count, times in sorted(sizes.items()):
         expected[:count] += times / count
         drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
-    counts = np.array([filled[k] for k in range(width)])
+    counts = np.array([*map(filled.__getitem__, range(width))])
     uneven = ((counts - expected) ** 2 / expected).sum()
     chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
     p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
@@ -129,7 +129,7 @@ def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]
 
 def _best_places(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
     places: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for judgement in (judgement for ranking in rankings for judgement in ranking.judgements):
+    for judgement in chain.from_iterable(ranking.judgements for ranking in rankings):
         places[judgement.ranker, judgement.llm] += [
             (answer.shown.index(answer.order[0]), len(answer.shown))
             for answer in judgement.answers
@@ -235,9 +235,10 @@ def audit(
     senses: list[dict[str, Any]] = []
     for language in dict.fromkeys(item.language for item in items):
         counts = Counter(item.sentence_type for item in items if item.language == language)
-        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
-        row = {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
-        senses.append(row)
+        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)} | {
+            "unknown": counts[None]
+        }
+        senses.append({"language": language, "items": counts.total(), **of_sense})
     return Audit(
         items=len(items),
         against=sets,
@@ -356,16 +357,16 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
         ("a readable picture", pictures, lambda candidate: candidate.image not in unread),
     )
     for part, of, has in checks:
-        missing = [(k, candidate) for k, candidate in of if not has(candidate)]
-        which: Iterable[str] = ()
+        if not of:
+            continue
+        missing = [(k, thing) for k, thing in of if not has(thing)]
+        which: list[str] = []
         if part == "the picture's file":
             which = [candidate.name for _, candidate in missing]
         elif part == "a readable picture":
-            which = dict.fromkeys(unread[candidate.image] for _, candidate in missing)
-        if of:
-            numbers = list(dict.fromkeys(k for k, _ in missing))
-            counts = {"count": len(missing), "of": len(of)}
-            yield {"what": part, **counts, "items": numbers, "which": list(which)}
+            which = list(dict.fromkeys(unread[candidate.image] for _, candidate in missing))
+        numbers = list(dict.fromkeys(k for k, _ in missing))
+        yield {"what": part, "count": len(missing), "of": len(of), "items": numbers, "which": which}
 
 
 def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:

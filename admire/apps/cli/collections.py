@@ -45,17 +45,12 @@ def search(
     if json:
         content: dict[str, Any] = {"query": settings.query}
         if reading:
-            sense = reading.sense
-            content = {
-                "sense": sense.label,
-                "probability_idiomatic": sense.probability_idiomatic,
-                "confidence": sense.confidence,
-                "gloss": reading.gloss,
-            }
+            names = ("probability_idiomatic", "confidence")
+            probabilities = {name: getattr(reading.sense, name) for name in names}
+            content = {"sense": reading.sense.label, **probabilities, "gloss": reading.gloss}
         entries = content["pictures" if pictures else "texts"] = []
         for entry, score in result.entries:
-            image = str(entry.image) if entry.image else None
-            picture = {"image": image, "caption": entry.caption}
+            picture = {"image": entry.image and str(entry.image), "caption": entry.caption}
             fields = picture if pictures else {"text": entry.caption}
             entries.append({"id": entry.name, "score": score} | fields)
         return print_json(content)
@@ -63,14 +58,13 @@ def search(
     if reading:
         meaning = reading.wording(span) if pictures else reading.gloss
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
-    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     rows = []
     for entry, score in result.entries:
         name, caption = entry.name, entry.caption or ""
-        if pictures:
-            name = str(entry.image or entry.name)
-            caption = shorten(caption, 120, placeholder="…")  # --json has all
+        if pictures:  # --json has all of the caption
+            name, caption = str(entry.image or name), shorten(caption, 120, placeholder="…")
         rows.append((f"{score:+z.2f}", name, caption))
+    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     print_rows(headings, rows, title)
 
 

@@ -24,7 +24,6 @@ from admire.pipeline.ranking import Ranking, RunScores, used_gold_sense
 from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.judgement import Part
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
@@ -125,7 +124,7 @@ def _card(item: Item, matched: Matched, records: Sequence[Mapping[str, Any]]) ->
         for run, record in enumerate(records)
     ]
     gold = [item.expected_item] if item.expected_item else item.expected_order
-    there = [result for result in results if result]
+    there = [*filter(None, results)]
     agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
     if len(there) > 1:
         agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
@@ -160,8 +159,8 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
 
 
 def _thing(thing: Candidate) -> dict[str, Any]:
-    picture = str(thing.image) if thing.image else None
-    return {"name": thing.name, "caption": thing.caption, "picture": picture}
+    image = thing.image and str(thing.image)
+    return {"name": thing.name, "caption": thing.caption, "picture": image}
 
 
 def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,9 +170,13 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
     scores = ranking.scores[mine]
     lead = float(np.subtract(*np.sort(scores)[-1:-3:-1])) if len(scores) > 1 else 0.0
     parts = score_parts(ranking)
+    compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
+    # An idiom that has no meaning was ranked by the compound.
+    lacks_meaning = ranking.predicted_type == "idiomatic" and compared == {"compound"}
+    lacks_meaning &= record["settings"]["query"] == "meaning"
     return {
         **_sense(item, ranking, record),
-        **({"no_meaning": True} if _lacks_meaning(ranking.predicted_type, parts, record) else {}),
+        **({"no_meaning": True} if lacks_meaning else {}),
         "readings": [
             describe_reading(r, item.phrase, item.definitions) for r in ranking.interpretations
         ],
@@ -210,15 +213,6 @@ def _sense(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
         "probability_idiomatic": None if is_gold else ranking.probability_idiomatic,
         "confidence": None if is_gold else ranking.confidence,
     }
-
-
-def _lacks_meaning(
-    sense: SenseLabel | None, parts: Sequence[Part], record: Mapping[str, Any]
-) -> bool:
-    """Return whether an idiom was ranked by the compound, because it has no meaning."""
-    compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
-    is_by_compound = sense == "idiomatic" and compared == {"compound"}
-    return is_by_compound and record["settings"]["query"] == "meaning"
 
 
 def _loss(figures: Mapping[str, float]) -> float:

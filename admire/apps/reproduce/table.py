@@ -178,18 +178,10 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
                 continue
             lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
             rows.append([*chain(*chain(*lacking)), *chain(*map(missing_pictures, jobs))])
-        lists.append(
-            {
-                "recipe": name,
-                "paper": recipe.paper,
-                "table": recipe.table,
-                "title": recipe.title,
-                "rows": len(recipe.rows),
-                "to_run": len(rows),
-                "ready": sum(not needs for needs in rows),
-                "needs": list(dict.fromkeys(chain(*rows))),
-            }
-        )
+        texts = {key: getattr(recipe, key) for key in ("paper", "table", "title")}
+        counts = {"rows": len(recipe.rows), "to_run": len(rows), "ready": rows.count([])}
+        needs = list(dict.fromkeys(chain(*rows)))
+        lists.append({"recipe": name, **texts, **counts, "needs": needs})
     return lists
 
 

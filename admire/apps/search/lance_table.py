@@ -132,8 +132,7 @@ class Table:
         """Bring approximate indexes up to date, and merge small parts of the table.
 
         Args:
-            trained: how many vectors they were made of, which is returned as it is now; they are
-                made again when there are twice as many.
+            trained: of how many vectors they were made, which is returned as it is now.
             new: nobody reads older states, so they are removed; otherwise after a week.
         """
         counts = self.counts

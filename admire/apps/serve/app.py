@@ -90,17 +90,18 @@ def _examples() -> list[dict[str, Any]]:
     """Return the samples that a click fills in and ranks, without their gold."""
     with (SAMPLES / "manifest.jsonl").open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
+    by_sense = {(row["compound"], row["sentence_type"]): row for row in reversed(rows)}
     examples = []
     for key, title in EXAMPLES.items():
-        row = next(row for row in rows if (row["compound"], row["sentence_type"]) == key)
+        row = by_sense[key]
         before, _, after = row["sentence"].partition(row["compound"])
         candidates = [
             {"name": Path(candidate["image"]).name, "caption": candidate["caption"]}
             for candidate in row["candidates"]
         ]
-        texts = {key: row[key] for key in ("compound", "sentence", "language")}
-        texts |= {"title": title, "before": before, "after": after}
-        examples.append(texts | {"candidates": candidates})
+        texts = {name: row[name] for name in ("compound", "sentence", "language")}
+        words = {"title": title, "before": before, "after": after}
+        examples.append(texts | words | {"candidates": candidates})
     return examples
 
 

@@ -40,10 +40,6 @@ class Bodies:
         """Read a body, which counts as long as the block lasts; what is deleted of it does not.
 
         Its size is that of what arrives: ``Content-Length`` may be missing or wrong.
-
-        Raises:
-            Problem: it is compressed, or has more than so many megabytes, or those of all requests
-                have more than they may, or it does not arrive.
         """
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Problem(415, "The body is compressed. Send it without Content-Encoding.")
