@@ -39,8 +39,7 @@ def with_settings(
 
     Args:
         sources, unset: see :func:`admire.core.options.take_settings`.
-        headings: whether ``--help`` shows only the common options, and ``--help-all`` all options
-            below headings.
+        headings: whether the command is one of :data:`UNDER_HEADINGS`.
     """
     SETTINGS[command_name] = take_settings(*sources, unset=unset)
     if headings:

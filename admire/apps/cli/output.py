@@ -9,6 +9,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +55,8 @@ def show_run(
 
     Args:
         submissions: the submission files, to be listed.
-        report: whether the folder also gets a page that shows the run.
+        report: whether the folder also gets a page that shows the run, with pictures of ``data``.
         json: print the run's path, files and figures as JSON instead.
-        data: the ranked data, for the page.
     """
     from admire.metrics.figures import summarise, tied_figures
     from admire.pipeline.scoring import abstained_below, summarise_run, warn_if_runs_leaked
@@ -147,9 +147,8 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
     """Print how many items are unsure, and the figures of the others if they are known."""
     count = f"{unsure} of {items} items are unsure (below {below:g})"
     if sure is None or not 0 < unsure < items:
-        print(f"{count}.")
-    else:
-        print_figures(sure, f"{count}; without them")
+        return print(f"{count}.")
+    print_figures(sure, f"{count}; without them")
 
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
@@ -184,8 +183,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     if json:
         return print_json(forecasts)
     if not forecasts:
-        print("This run asks no chat model.")
-        return
+        return print("This run asks no chat model.")
     rows = [
         (
             forecast.stage,
@@ -285,9 +283,7 @@ def print_rows(
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
-    names = set[str]()
-    for ranking in rankings:
-        names.update(ranking.order)
+    names = set[str]().union(*map(attrgetter("order"), rankings))
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
     prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
     if _console().width < 120:

@@ -15,23 +15,14 @@ import pandas as pd
 
 from admire.apps.report.report import OTHER_FIGURES, Plot, describe_figure
 from admire.core.errors import needs_extra
-from admire.metrics.figures import (
-    GROUPS,
-    RISKS,
-    at_coverages,
-    item_metrics,
-    risk_curve,
-    summarise,
-)
+from admire.metrics.figures import GROUPS, RISKS, at_coverages, item_metrics, risk_curve, summarise
 from admire.metrics.metrics import BEST_DCG, calibration_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS = 10
-"""Of probabilities, as in :func:`admire.metrics.metrics.calibration_error`."""
-
+BINS = 10  # of probabilities
 FEW = 5
 """Bins of fewer items are not joined by a line."""
 
@@ -119,10 +110,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
 
 
-def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yield the rows of each run, by its place in the data."""
-    for run in sorted(set(table["run"])):
-        yield int(run), table[table["run"] == run]
+def by_run(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """Return the rows of each run, by its place in the data."""
+    return {int(run): table[table["run"] == run] for run in sorted(set(table["run"]))}
 
 
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +137,7 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
     """
     tables = [
         risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
-        for run, part in by_run(cases)
+        for run, part in by_run(cases).items()
         if part["probability_idiomatic"].notna().any()
     ]
     return pd.concat(tables) if tables else pd.DataFrame({"run": []})
@@ -187,7 +177,7 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
     name, expected = describe_figure(metric)[0], chance(cases, metric)
     name = name if metric == "ndcg" else name[0].upper() + name[1:]
-    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
+    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases).items()}
     summary = pd.concat(summaries.values())
     sizes = summary.groupby("group")["n"].max()
     groups = [group for group in GROUPS if group in sizes]
@@ -213,18 +203,15 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         axes.tick_params(left=False)
         axes.grid(axis="x")
         if metric == "dcg":
-            axes.set_xlim(
-                min(2.0, float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))) - 0.1,
-                BEST_DCG + 0.05,
-            )
+            least = float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))
+            axes.set_xlim(min(2.0, least) - 0.1, BEST_DCG + 0.05)
         elif summary["mean"].between(0, 1).all():
             axes.set_xlim(-0.02, 1.02)
         axes.locator_params(axis="x", nbins=6)
         if expected:
             axes.axvline(expected, color=MUTED, linestyle=":")
-            above = axes.get_xaxis_transform()
             style: dict[str, Any] = {"color": MUTED, "fontsize": 10, "va": "bottom", "ha": "center"}
-            axes.text(expected, 1, "chance", transform=above, **style)
+            axes.text(expected, 1, "chance", transform=axes.get_xaxis_transform(), **style)
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
@@ -240,18 +227,16 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     bins = reliability(cases)
     if bins.empty:
         return
-    bins_of = dict(by_run(bins))
-    errors = {
-        run: calibration_error(p, part["sentence_type"] == "idiomatic", BINS)
-        for run, part in by_run(cases.dropna(subset=DECIDED))
-        for p in [part["probability_idiomatic"]]
-    }
+    bins_of, decided = by_run(bins), by_run(cases.dropna(subset=DECIDED))
+    errors = {}
+    for run, part in decided.items():
+        is_idiomatic = part["sentence_type"] == "idiomatic"
+        errors[run] = calibration_error(part["probability_idiomatic"], is_idiomatic, BINS)
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (
         "How often the idiomatic sense is the true one, by the probability that it was given; "
         "on the dotted line both agree. Below: how many items have such a probability; bins of "
-        f"fewer than {FEW} have a hollow mark and no line. "
-        f"Expected calibration error: {each}."
+        f"fewer than {FEW} have a hollow mark and no line. Expected calibration error: {each}."
     )
     views = {
         _bin_view(run, k): f"{short(runs[run], 60)}, probability {k / BINS:.1f} to "
@@ -316,7 +301,7 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         "Share of wrong items if only those with the surest senses are answered; at the right, all "
         "are."
     ]
-    lines_of = dict(by_run(curves))
+    lines_of = by_run(curves)
     for run, curve in lines_of.items():
         half = at_coverages(curve, (0.5,)).iloc[0]
         widths = np.diff(curve["coverage"], prepend=0.0)
@@ -361,11 +346,10 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         rows = []
         for true in SENSES:
             predicted = dict(counts.loc[(run, true)].items())
-            each = ", ".join(f"{name} {n}" for name, n in predicted.items())
-            rows.append(f"{true} items taken as {each}")
+            taken = f"{true} items taken as"
+            rows.append(f"{taken} {', '.join(f'{name} {n}' for name, n in predicted.items())}")
             for name, n in predicted.items():
-                text = f"{short(runs[run], 60)}, {true} items taken as {name}: {n}"
-                views[_cell_view(run, true, name)] = text
+                views[_cell_view(run, true, name)] = f"{short(runs[run], 60)}, {taken} {name}: {n}"
         words.append(f"{runs[run]}: {'; '.join(rows)}.")
     columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)

@@ -50,11 +50,9 @@ class Cell:
     """A row of a recipe on one of its sets.
 
     Attributes:
-        figures: what came out; none where it did not run.
         minus_first: its paired differences from the first row of the set that ran.
         n: how many items, pairs or queries the figures are of.
         note: why it did not run or has no figures, or which models replace which.
-        stand_in: whether other models replace those of the recipe.
         ran: whether it ran, or what came out before was read.
         epochs: the file with the losses and the accuracy by epoch of a head that was trained.
     """

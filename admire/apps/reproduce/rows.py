@@ -70,8 +70,7 @@ class Job:
         options, own: the row's settings, and those that there are; of its training, if it trains.
         measured, fields: the set's settings, and those of the task.
         files, train: what the task measures, one after the other, and what a training learns from.
-        lacking: which files are not here: "" are the data, and by name those of the row's settings,
-            of which no question depends.
+        lacking: which files are not here: "" are the data; no question depends on the others.
         metrics: the figures of the recipe, without their groups.
         instead: which models stand in for which, in words.
     """

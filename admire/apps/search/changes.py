@@ -64,9 +64,8 @@ def write_index(
 
     Args:
         source: see :func:`admire.apps.search.read_entries`.
-        encode: encodes the batches.
         skip_bad: leave out entries that cannot be used, and count them.
-        replace: whether an index of another source may be replaced.
+        replace: whether an index of another source or kind may be replaced.
 
     Raises:
         UserError: something of the source cannot be used, or the folder cannot be written.
@@ -112,8 +111,8 @@ def add_to_index(
     An entry that has the name of one in the index, and comes from the same source, replaces it.
 
     Raises:
-        UserError: as for :func:`write_index`; or the index was made with another encoder, or has
-            another entry of the same name from another source.
+        UserError: as for :func:`write_index`; the index was made with another encoder, or has an
+            entry of the same name from another source.
     """
     with _opened(index) as (record, table):
         check_encoder(index, record.encoder, encoder)

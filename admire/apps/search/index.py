@@ -170,9 +170,8 @@ def _cosines(encoded: Encoded, queries: Windows) -> dict[str, Vectors]:
 def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, Spread]:
     spreads = {}
     for track, values in cosines.items():
-        mean = np.nanmean(values, axis=0, dtype=float)
-        deviation = np.nanstd(values, axis=0, dtype=float)
-        deviation = np.where(deviation > SMALLEST, deviation, 1.0)
+        mean, spread = (of(values, axis=0, dtype=float) for of in (np.nanmean, np.nanstd))
+        deviation = np.where(spread > SMALLEST, spread, 1.0)
         penalty = np.nanmean(np.maximum(values - mean, 0), axis=0) / deviation
         spreads[track] = mean, deviation, penalty
     return spreads
@@ -201,9 +200,7 @@ def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
 
 
 def open_index(folder: Path) -> Index:
-    """Open an index that :func:`admire.apps.search.write_index` wrote. Vectors stay on disk.
-
-    Its state is that of this moment, whatever other processes add or remove later.
+    """Open an index in the state that it has now; vectors stay on disk.
 
     Raises:
         UserError: the folder is not an index, or it is damaged.

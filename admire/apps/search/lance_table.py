@@ -54,10 +54,9 @@ FRAGMENTS = 1024
 class Table:
     """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
 
-    A row has the entry's name, the path of its picture, its caption and source, the digest of its
-    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. Of a caption that
-    is longer than the encoder reads, ``caption_vector`` is the first window, and ``caption_more``
-    has the others, one after the other.
+    A row has ``image_vector`` and ``caption_vector``, null where the entry lacks one. Of a caption
+    that is longer than the encoder reads, ``caption_vector`` is the first window, and
+    ``caption_more`` has the others, one after the other.
 
     A damaged table and a full disk raise an OSError, RuntimeError or ValueError in any method.
 

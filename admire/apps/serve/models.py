@@ -99,10 +99,7 @@ class Models:
         return sum(len(self._opened.get(key, "1")) for key in keys)
 
     def open(self, profile: str) -> bool:
-        """Open what a profile needs, and return whether it asks a chat server.
-
-        No weights are loaded, but a hub may be asked, so a queue should not wait for it.
-        """
+        """Open what a profile needs, but no weights; return whether it asks a chat server."""
         settings = self.settings(profile)
         llms = self.llms(settings)
         if settings.compares:
@@ -133,8 +130,8 @@ class Models:
     def steps(self) -> dict[str, Callable[[], None]]:
         """Return by name what loads each model that the first profile needs.
 
-        Local chat models are the last, which also read how prompts begin, so that the first
-        question takes no longer than the next. Answers from the cache do without.
+        Local chat models are the last; they read how prompts begin, so that the first question
+        takes no longer than the next.
         """
         from admire.data.items import Item
         from admire.embedded.light_detector import LightDetector

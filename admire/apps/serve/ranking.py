@@ -90,12 +90,7 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
 def describe(
     run: Run, detector: Detector | None = None, language_from: LanguageFrom = "request"
 ) -> schemas.Ranking:
-    """Describe a run of one item.
-
-    Args:
-        detector: of the run, to warn if it was not trained on the item's language.
-        language_from: where that language is from.
-    """
+    """Describe a run of one item; warn if its detector was not trained on the language."""
     (ranking,) = run.rankings
     item, facts = ranking.item, result(ranking.item, ranking, run.record)
     candidates = [

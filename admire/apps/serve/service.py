@@ -32,13 +32,7 @@ log = logging.getLogger("admire")
 
 
 class State(BaseModel):
-    """How far the loading of the first profile's models is.
-
-    Attributes:
-        message: the same for people.
-        loaded, loading: what is, and what is not yet.
-        keyless: the profiles that cannot be used for want of a key.
-    """
+    """How far the loading of the first profile's models is; ``keyless`` profiles lack a key."""
 
     state: Literal["loading", "ready", "failed"] = "loading"
     message: str = "The models are being loaded."
