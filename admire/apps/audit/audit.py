@@ -96,10 +96,9 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
             raise UserError(
                 f"{run}: is a run of other items than the data. Give its own data.", "run"
             )
-        numbers = range(1, len(items) + 1)
         best_places = tuple(_best_places(rankings, seed))
-        by = f"the settings of {run}"
-        return OrderCheck(by, len(items), shown=best_places, **_ties(numbers, rankings))
+        ties = _ties(range(1, len(items) + 1), rankings)
+        return OrderCheck(f"the settings of {run}", len(items), shown=best_places, **ties)
     contexts = {item.context for item in items}
     query: RankQuery = "compound" if "sequence" in contexts else "sentence"
     captions = all(candidate.caption for item in items for candidate in item.candidates)

@@ -172,8 +172,8 @@ def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
     parts = score_parts(ranking)
     compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
     # An idiom that has no meaning was ranked by the compound.
-    lacks_meaning = ranking.predicted_type == "idiomatic" and compared == {"compound"}
-    lacks_meaning &= record["settings"]["query"] == "meaning"
+    is_by_compound = ranking.predicted_type == "idiomatic" and compared == {"compound"}
+    lacks_meaning = is_by_compound and record["settings"]["query"] == "meaning"
     return {
         **_sense(item, ranking, record),
         **({"no_meaning": True} if lacks_meaning else {}),

@@ -69,38 +69,32 @@ def with_pictures(
 def _sources(
     record: Mapping[str, Any], name: str, data: Path | None
 ) -> Iterator[tuple[Hashable, Item]]:
-    """Yield the items of a run's data with their keys; if they cannot be read, warn."""
-    try:
-        yield from keyed_items(_read_source(record, name, data))
-    except UserError as error:
-        if data:
-            raise
-        log.warning("%s: its data are not read. %s %s", name, error, HINT)
-
-
-def _read_source(record: Mapping[str, Any], name: str, data: Path | None) -> Iterator[Item]:
-    """Read the data of a run.
+    """Yield the items of a run's data with their keys; if they cannot be read, warn.
 
     A run folder can come from a stranger and name any file. So unless the user names the data,
     they must have the digest in run.json, and the folder of images and V-WSD's gold must be in
     theirs.
     """
     source = data_source(record)
-    if not data and not source:
-        raise UserError("run.json names none.")
-    where = data or Path(source["path"])
     apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if source.get(kind)}
-    if source and not is_source(where, source):
-        reason = f"{where} has changed since the run was made, or is another file."
-        if not data:
-            raise UserError(reason)
-        log.warning("%s: %s", name, reason)
-    if not data:
-        for path in apart.values():
+    try:
+        if not data and not source:
+            raise UserError("run.json names none.")
+        where = data or Path(source["path"])
+        if source and not is_source(where, source):
+            reason = f"{where} has changed since the run was made, or is another file."
+            if not data:
+                raise UserError(reason)
+            log.warning("%s: %s", name, reason)
+        for path in apart.values() if not data else ():
             path_inside(data_files(where)[0].folder, path, follow_links=True)
-    if record.get("left_out"):
-        apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
-    yield from iter_items(where, limit=record.get("limit"), **apart)
+        if record.get("left_out"):
+            apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
+        yield from keyed_items(iter_items(where, limit=record.get("limit"), **apart))
+    except UserError as error:
+        if data:
+            raise
+        log.warning("%s: its data are not read. %s %s", name, error, HINT)
 
 
 def _completed(item: Item, source: Item) -> Item:

@@ -116,9 +116,9 @@ def _on_shared(scored: Sequence[pd.DataFrame]) -> tuple[Sequence[pd.DataFrame], 
 def _summarise_groups(items: pd.DataFrame, metrics: Sequence[str] | None) -> pd.DataFrame:
     """Summarise all items and, if there are several languages, those of each."""
     parts = [summarise(items, columns=metrics)]
-    languages = list(dict.fromkeys(items["language"]))
-    for language in languages if len(languages) > 1 else ():
-        part = summarise(items[items["language"] == language], columns=metrics)
+    by_language = items.groupby("language", sort=False)
+    for language, of_language in by_language if len(by_language) > 1 else ():
+        part = summarise(of_language, columns=metrics)
         groups = [language if name == "all" else f"{language}, {name}" for name in part["group"]]
         parts.append(part.assign(group=groups))
     return pd.concat(parts, ignore_index=True)
@@ -201,16 +201,15 @@ def _without_unsure(
 
 def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
     """Yield what the runs made of each language, in a row a language and run."""
-    summary = [
-        row | {"run": name}
-        for name, record in zip(names, records, strict=True)
-        for row in record.get("languages", ())
-    ]
+    runs, summary = [], []
+    for name, record in zip(names, records, strict=True):
+        summary += (own := record.get("languages", ()))
+        runs += [name] * len(own)
     if summary:
         headings, rows = language_cells(summary)
         if len(names) > 1:
             headings = ("Run", *headings)
-            rows = [(row["run"], *cells) for row, cells in zip(summary, rows, strict=True)]
+            rows = [(run, *cells) for run, cells in zip(runs, rows, strict=True)]
         yield Table("By language", headings, tuple(rows), untrained_note(summary))
 
 

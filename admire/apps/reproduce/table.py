@@ -60,8 +60,8 @@ def reproduce_table(
     """
     from admire.apps.reproduce.results import result_table
 
-    folder = None if data is None else str(data)
-    table, jobs = read_jobs(str(recipe), folder, rows, llms, stand_in=stand_in)
+    place = None if data is None else str(data)
+    table, jobs = read_jobs(str(recipe), place, rows, llms, stand_in=stand_in)
     return result_table(table, run_jobs(table, jobs, Path(out), trusts=trust_remote_code))
 
 
