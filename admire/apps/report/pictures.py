@@ -105,9 +105,9 @@ def _completed(item: Item, source: Item) -> Item:
         pairs = zip(sequence, source.sequence, strict=True)
         sequence = tuple(replace(candidate, image=other.image) for candidate, other in pairs)
     candidates = tuple(replace(c, image=images[c.name]) for c in item.candidates)
-    gold = ("sentence_type", "expected_order", "expected_item")
-    known = {name: getattr(item, name) or getattr(source, name) for name in gold}
-    return replace(item, candidates=candidates, sequence=sequence, **known)
+    names = ("sentence_type", "expected_order", "expected_item")
+    gold = {name: getattr(item, name) or getattr(source, name) for name in names}
+    return replace(item, candidates=candidates, sequence=sequence, **gold)
 
 
 def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:

@@ -346,10 +346,10 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         rows = []
         for true in SENSES:
             predicted = dict(counts.loc[(run, true)].items())
-            taken = f"{true} items taken as"
-            rows.append(f"{taken} {', '.join(f'{name} {n}' for name, n in predicted.items())}")
+            items = f"{true} items taken as"
+            rows.append(f"{items} {', '.join(f'{name} {n}' for name, n in predicted.items())}")
             for name, n in predicted.items():
-                views[_cell_view(run, true, name)] = f"{short(runs[run], 60)}, {taken} {name}: {n}"
+                views[_cell_view(run, true, name)] = f"{short(runs[run], 60)}, {items} {name}: {n}"
         words.append(f"{runs[run]}: {'; '.join(rows)}.")
     columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)

@@ -129,8 +129,8 @@ def render(report: Report) -> Iterator[str]:
     described = map(describe_figure, report.data.get("metrics", ()))
 
     def folded(table: Table) -> bool:  # one of many rows without figures, under its title
-        known = any(describe_figure(name)[1] for name in table.headings)
-        return table.folded or (len(table.rows) > 8 and not known)
+        has_figures = any(describe_figure(name)[1] for name in table.headings)
+        return table.folded or (len(table.rows) > 8 and not has_figures)
 
     def numeric(table: Table) -> list[bool]:  # columns of numbers alone are set flush right
         columns = enumerate(zip(*table.rows, strict=True))
