@@ -69,8 +69,7 @@ class OrderCheck:
 
     Attributes:
         by, items: how, and how many of them, were ranked.
-        tied: items in which candidates have equal scores.
-        tied_first: those of them in which several candidates share the highest score.
+        tied, tied_first: items with equal scores, and with several highest ones.
         shown: for each ``ranker`` and ``llm`` of a run, how many ``answers`` contain an order, and
             the ``places`` at which their best candidates were shown.
         unchecked: why nothing was ranked; None if it was.

@@ -101,8 +101,7 @@ COMMANDS = {
 def add(parent: App, places: str, group: Group | None = None) -> None:
     """Add commands that are imported when they are used.
 
-    Lists show the first line of a docstring, which is read from the source: to import all commands
-    takes longer than most of them run.
+    The first line of a docstring is read from the source: to import all takes longer than to run.
     """
     for order, place in enumerate(places.split()):
         module, function = place.split(":")

@@ -50,10 +50,7 @@ def with_settings(
 def add_options(command: Callable[..., None], command_name: str, *, everything: bool) -> None:
     """Make the settings of a command its options; one that asks chat models has those of plug-ins.
 
-    This imports the plug-ins of other distributions, so it is called for the command that is used.
-
-    Args:
-        everything: whether help shows all options, below their headings.
+    This imports the plug-ins of other distributions. With ``everything``, help shows all options.
     """
     if command_name not in SETTINGS:
         return

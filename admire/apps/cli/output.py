@@ -106,10 +106,7 @@ def _print_run(
     senses: pd.DataFrame | None,
     below: float | None,
 ) -> None:
-    """Print a run's first rankings, its languages, its figures, and what these leave out.
-
-    Languages are a line for one and a table for several.
-    """
+    """Print a run's first rankings, its languages, its figures, and what these leave out."""
     from admire.metrics.figures import summarise_sure
     from admire.metrics.item_figures import describe_coverage
     from admire.pipeline.record import language_cells, language_line, untrained_note
@@ -243,11 +240,7 @@ def _console(*, errors: bool = False) -> Console:
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
-    """Print a table; line breaks in a cell stay.
-
-    If the terminal is too narrow for the columns, each row is a block: its first cell, and below it
-    the others with their headings.
-    """
+    """Print a table; on a terminal that is too narrow, a block for each row."""
     from rich.measure import measure_renderables
     from rich.padding import Padding
     from rich.table import Table
@@ -349,10 +342,7 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
 
 
 def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each candidate's score, ★ if it is the best by gold, its name and its caption.
-
-    Candidates with equal scores are marked as tied, and those that nothing compares.
-    """
+    """Yield each candidate's score, ★ if it is the best by gold, its name and its caption."""
     item = ranking.item
     scored = zip(item.candidates, ranking.scores, strict=True)
     by_name = dict(zip(item.names, scored, strict=True))

@@ -50,7 +50,7 @@ class Cards:
         records: Sequence[Mapping[str, Any]],
         metrics: Sequence[str] = (),
     ) -> None:
-        """Read the rankings of runs, each with its item's key; see :func:`item_keys`."""
+        """Read the rankings of runs, each with its item's key."""
         self.scores = [RunScores(record, metrics) for record in records]
         cards = []
         for matched in self._match(runs):

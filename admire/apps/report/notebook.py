@@ -20,11 +20,7 @@ MOST = 20
 
 
 def run_cards(run: Run) -> str:
-    """Return a run's first items as HTML: no script, which notebooks strip, and no request.
-
-    The styles hold only inside. What knows no styles, or strips them, still shows pictures and
-    texts in their order.
-    """
+    """Return a run's first items as HTML without a script, which notebooks strip, or a request."""
     cards = Cards([enumerate(run.rankings[:MOST])], [run.record])
     with hidden_progress():
         thumbnails, pictures = make_thumbnails(cards.files if find_spec("PIL") else [])

@@ -111,10 +111,9 @@ def _completed(item: Item, source: Item) -> Item:
 
 
 def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
-    """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
+    """Return how each picture file is shown, and thumbnails as data URIs by id.
 
-    Returns:
-        How each file is shown, and data URIs by id. The same picture under several names has one.
+    A file that cannot be read is left out, with a warning. Equal pictures have one id.
     """
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
@@ -138,11 +137,7 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture as WebP with at most so many pixels on a side, and its width and height.
-
-    Raises:
-        UserError: the file cannot be read or is not an image.
-    """
+    """Return a picture as WebP with at most so many pixels on a side, and its width and height."""
     from PIL import Image
 
     image = read_image(file)

@@ -69,12 +69,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a page shows.
+    """All that a page shows; ``docs/report.md`` says what is in ``data``.
 
-    Attributes:
-        data: what the cards show, as JSON; ``docs/report.md`` says what is in it.
-        pictures: thumbnails as data URIs, by the ids that ``data`` names them by.
-        linked: whether ``data`` names picture files in place of ids.
+    ``pictures`` are data URIs by the ids in the data; if ``linked``, it names files instead.
     """
 
     title: str
@@ -87,11 +84,7 @@ class Report:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a chat model, encoder or dictionary, of a path the last part alone.
-
-    ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:
-    ``sbert:intfloat/multilingual-e5-small``.
-    """
+    """Return the name of a chat model, encoder or dictionary, of a path the last part alone."""
     family, colon, source = name.partition(":")
     of_files = ("gguf", "recorded", "run", "kaikki", "glossary")
     model, slash, path = source.partition("/")

@@ -298,10 +298,7 @@ def _measure(
 
 
 def figures_of(records: Items) -> dict[str, tuple[Any, ...]]:
-    """Return n, mean and ends of the interval of each figure: of a record's one, or its numbers.
-
-    Figures of one language alone are those of the whole.
-    """
+    """Return n, mean and interval of each figure; those of one language alone are of the whole."""
     figures: dict[str, tuple[Any, ...]] = {}
     languages = {record.get("language", "all") for record in records} - {"all"}
     whole = [{**record, "language": "all"} for record in records] if len(languages) == 1 else []

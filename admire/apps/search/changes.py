@@ -173,10 +173,7 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
 
 
 class _Names:
-    """The names in an index and in a source, in a database on disk: memory does not grow with them.
-
-    ``seen`` is whether the source has the entry: None, "same" or "new".
-    """
+    """The names in an index and in a source, on disk; ``seen`` is None, "same" or "new"."""
 
     def __init__(self, table: Table):
         self._db = sqlite3.connect("", check_same_thread=False)

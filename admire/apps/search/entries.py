@@ -38,12 +38,8 @@ COLUMNS = ("image", "caption", "text", "id")
 class Entry(Candidate):
     """An entry of a collection: a picture, a text, or a picture and its caption.
 
-    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``.
-
-    Attributes:
-        where: the place that messages name while it is read, a file and a row, say.
-        content: a picture that is inside a Parquet file, until it is encoded.
-        digest: of its content when it was indexed, see :func:`digest`.
+    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``, and its
+    ``content`` until it is encoded. ``where`` is what messages name, a file and a row, say.
     """
 
     where: str = ""

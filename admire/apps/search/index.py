@@ -98,11 +98,9 @@ class EntriesInMemory:
 
 @dataclass(frozen=True)
 class Index:
-    """A collection that can be searched.
+    """A collection that can be searched, in the tracks that its entries have vectors of.
 
-    Attributes:
-        tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
-        table: finds what is compared, by its approximate index; None compares every vector.
+    ``table`` finds what is compared, by its approximate index; None compares every vector.
     """
 
     encoder: EncoderRecord
@@ -126,8 +124,7 @@ class Index:
         either sense. What an entry lacks adds what others have on average.
 
         Args:
-            queries: vectors of unit length by role, shape (width,), or (windows, width) of a text
-                that is longer than the encoder reads.
+            queries: unit vectors by role, shape (width,), or (windows, width) of a long text.
             weights: of each role; a missing one counts 0.
             tracks: weights of ``image`` and ``caption``; a missing one counts 1.
         """

@@ -44,11 +44,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def create_app(service: Service, host: str, token: str | None = None) -> Guard:
-    """Build the app of the page and of the address for programs, for a server at that host.
-
-    Args:
-        token: has to be given by the page's address and by programs; None lets everybody in.
-    """
+    """Build the app of the page and of the address for programs; None as a token lets all in."""
     app = FastAPI(
         title="admire serve",
         version="1",

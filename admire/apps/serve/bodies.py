@@ -19,11 +19,10 @@ PATIENCE = 30.0
 
 
 class Bodies:
-    """The bodies of all requests that are in memory.
+    """The bodies of all requests that are in memory, of so many megabytes at most.
 
-    Args:
-        megabytes: the most that they may have together. Those of less than 1 % of this are let in
-            all the same, so that who sends large ones cannot keep out everybody.
+    Those of less than 1 % of this are let in all the same, so that who sends large ones cannot keep
+    out everybody.
     """
 
     def __init__(self, megabytes: float):

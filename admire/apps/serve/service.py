@@ -117,11 +117,7 @@ class Service:
 
     @contextmanager
     def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
-        """Turn a user's error into a problem without paths of this machine.
-
-        Args:
-            names: what the client calls files, by their paths here.
-        """
+        """Turn a user's error into a problem with the client's names of files, by paths here."""
         try:
             yield
         except UserError as error:
