@@ -103,13 +103,7 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     captions = all(candidate.caption for item in items for candidate in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
     check = OrderCheck(f"embeddings, with the {query} as the query")
-    rankable = [
-        number
-        for number, item in enumerate(items, start=1)
-        if item.candidates
-        and (item.sentence.strip() or item.sequence)
-        and all(thing.caption or thing.image for thing in item.things)
-    ]
+    rankable = [number for number, item in enumerate(items, start=1) if _rankable(item)]
     if not rankable:
         return replace(check, unchecked="No item has candidates to rank.")
     try:
@@ -117,6 +111,11 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
     except UserError as error:
         return replace(check, unchecked=str(error))
     return replace(check, items=len(rankable), **_ties(rankable, rankings))
+
+
+def _rankable(item: Item) -> bool:
+    complete = all(thing.caption or thing.image for thing in item.things)
+    return bool(item.candidates and (item.sentence.strip() or item.sequence) and complete)
 
 
 def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]:

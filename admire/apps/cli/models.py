@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -17,6 +18,9 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.registry import Kind
 from admire.core.schema import Weight
+
+if TYPE_CHECKING:
+    from admire.core.cache import Share
 
 log = logging.getLogger("admire")
 
@@ -100,18 +104,19 @@ def cache(
         replies, vectors = (cache.clear(clear, before) for cache in caches)
         log.info("Removed %d replies and %d vectors.", replies, vectors)
         return
-    rows = []
-    for model in models:
-        of_model = [share.get(model) for share in shares]
-        present = [share for share in of_model if share]
-        times = [at for share in present for at in (share.oldest, share.newest) if at]
-        ends = (min(times), max(times)) if times else ()
-        counts = (f"{share.entries:,}" if share else "–" for share in of_model)
-        size = f"{sum(share.bytes for share in present) / 1e6:,.2f} MB"
-        days = (time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends)
-        rows.append((model, *counts, size, *days))
+    rows = [(model, *_cache_cells([share.get(model) for share in shares])) for model in models]
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
     print_rows(headings, rows, f"Cached in {cache_dir()}")
+
+
+def _cache_cells(shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return the size and age of a model's entries in each cache."""
+    present = [share for share in shares if share]
+    times = [at for share in present for at in (share.oldest, share.newest) if at]
+    ends = (min(times), max(times)) if times else ()
+    counts = (f"{share.entries:,}" if share else "–" for share in shares)
+    days = (time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends)
+    return (*counts, f"{sum(share.bytes for share in present) / 1e6:,.2f} MB", *days)
 
 
 def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Json = False) -> None:

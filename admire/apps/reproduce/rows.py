@@ -146,13 +146,14 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []
-    files: list[Any] = [*find(group.files)] if task.takes != "benchmark" else []
-    if task.takes == "files" and files:
-        files = [files]
     if task.takes == "benchmark":
-        files = [Path(data) if data else find(Path("a benchmark"))]
+        files: list[Any] = [Path(data) if data else find(Path("a benchmark"))]
         splits = task.splits if trains else [str(measured.get("split", "test"))]
         lacking[""] += _missing_parts(data, product(splits, task.parts))
+    else:
+        files = [*find(group.files)]
+    if task.takes == "files" and files:
+        files = [files]
     for values in (options, measured):
         check_named_in_file(values.get("llm_url"), where)
         for name, value in values.items():
