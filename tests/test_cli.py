@@ -38,7 +38,7 @@ def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     modules = {
         f"admire.apps.cli.{path.stem}" for path in Path(options.__file__).parent.glob("*.py")
     }
-    shared = {"app", "options", "output", "parameters"}
+    shared = {"app", "options", "output"}
     own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
     assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
 

@@ -17,6 +17,10 @@ from admire.core.errors import UserError
 FULL = "admire: A file or connection: cannot be used (No space left on device).\n"
 
 
+SERVER_GONE = UserError("The server has gone.")
+SERVER_GONE.__context__ = BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
 def reader_gone() -> TextIO:
     """A pipe whose reader has ended, as after ``| head -1``."""
     reader, writer = os.pipe()
@@ -87,6 +91,7 @@ def test_characters_that_an_encoding_lacks_are_escaped(capsys, monkeypatch, tmp_
         (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
         (MemoryError("Unable to allocate 9 GiB"), "memory (Unable to allocate 9 GiB)"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "is not UTF-8 ("),
+        (SERVER_GONE, "admire: The server has gone."),  # it is no reader of stdout
     ],
     ids=repr,
 )
@@ -96,17 +101,6 @@ def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, er
 
     monkeypatch.setattr("admire.apps.cli.app.load", fail)
     assert says in ended(capsys)
-
-
-def test_a_server_that_broke_the_connection_is_no_reader_of_stdout(capsys, monkeypatch):
-    def fail(_: object) -> None:
-        try:
-            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
-        except OSError as error:
-            raise UserError("The server has gone.") from error
-
-    monkeypatch.setattr("admire.apps.cli.app.load", fail)
-    assert ended(capsys) == "admire: The server has gone."
 
 
 def test_control_characters_are_escaped_on_stderr_alone(capsys, caplog, monkeypatch):

@@ -114,6 +114,9 @@ def test_what_cannot_be_indexed_is_refused_or_left_out_and_counted(
         _, err = passed(capsys, "index", source, "--out", out, "--skip-bad", *add)
         assert f"{source}: 1 left out, such as {source}, row 2, image: '../secret.png'" in err
         assert f"Wrote {out} (1 picture" in err
+    source.write_text("text\nA bird.\n")
+    refusal = f"is an index of pictures, and {source} has texts"
+    assert refusal in ended(capsys, "index", source, "--out", out)
     source.write_text("image\n../secret.png")
     message = ended(capsys, "index", source, "--out", tmp_path / "other", "--skip-bad")
     assert f"{source}: nothing of it can be indexed. {source}, row 1, image: " in message

@@ -178,9 +178,11 @@ def test_what_lies_apart_from_the_data_is_only_read_if_the_data_are_named(tmp_pa
         item = shown(write_report([place / "run"], tmp_path / "r.html"))["items"][0]
         assert bool(item["candidates"][0]["picture"]) == (named == apart)
         assert ("is outside the folder" in caplog.text) == (named != apart)
-    item = shown(write_report([place / "run"], tmp_path / "r.html", data=data))["items"][0]
+    page = write_report([place / "run"], tmp_path / "r.html", data=data)
+    item = shown(page)["items"][0]
     assert item["candidates"][0]["picture"]
     assert item["gold"] == ([1] if kind == "gold" else None)
+    assert ("1 of 1 items have a tie at the top" in page.read_text()) == (kind == "gold")
 
 
 def test_a_picture_that_cannot_be_read_leaves_its_caption(tmp_path, image_set, caplog):

@@ -23,6 +23,7 @@ def test_the_page_gets_a_small_copy_that_every_browser_shows(served, kind):
     ("content", "status", "said"),
     [
         (b"I am a text.", 415, "is not a picture"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", 415, "is a pointer of Git LFS"),
         (drawn("ICO"), 415, "is not a picture"),
         (drawn(size=(200, 200))[:-40], 422, "truncated"),
         (drawn(size=(1000, 501)), 413, "0.5 million pixels"),

@@ -23,14 +23,11 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Model:
-    """One row of ``admire models``.
+    """One row of ``admire models``: what the plug-in that opens it, or a variant, says of it.
 
     Attributes:
         name: what the user calls it; a word in capitals is a placeholder.
-        what: what it reads, and the model that it is.
-        licence: of the weights. With NC in it, it forbids commercial use.
         weights: the repositories on the hub that hold them.
-        plugin: the plug-in that opens it.
     """
 
     name: str
@@ -54,18 +51,16 @@ class Model:
             return self.plugin.status()
         if "hub" not in needs:
             return "yes"
+        if not self.weights:
+            return "fetched at first use"
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
 
-        def cached(repository: str) -> bool:
-            with suppress(HFValidationError):  # it is not the name of a repository
-                files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
-                return any(isinstance(file, str) for file in files)
-            return False
-
-        if not self.weights:
-            return "fetched at first use"
-        return "yes" if all(map(cached, self.weights)) else "no: fetched at first use"
+        with suppress(HFValidationError):  # it is not the name of a repository
+            files = ({try_to_load_from_cache(r, name) for name in WEIGHTS} for r in self.weights)
+            if all(any(isinstance(file, str) for file in of_one) for of_one in files):
+                return "yes"
+        return "no: fetched at first use"
 
     @property
     def placeholder(self) -> str:
@@ -75,12 +70,7 @@ class Model:
 
 
 def pull_model(name: str) -> Path | str:
-    """Put a model's files in place; return where they are, or why nothing has to be fetched.
-
-    Raises:
-        UserError: no model has that name, a package is missing, or the files cannot be read,
-            fetched or written.
-    """
+    """Put a model's files in place; return where they are, or why nothing has to be fetched."""
     model = find_model(name)
     plugin, source = model.plugin, name.partition(":")[2]
     if source and plugin.kind == "encoder" and Path(source).expanduser().is_dir():
@@ -110,10 +100,7 @@ def _pull_encoder(name: str) -> None:
 
 
 def models() -> list[Model]:
-    """Return all models: each plug-in, and the models of its family that are recommended by name.
-
-    What gives recorded replies or looks up dictionaries is not among them.
-    """
+    """Return all models: each plug-in that asks or encodes, and the variants that it recommends."""
     rows = []
     for plugin in (*registry.plugins("chat"), *registry.plugins("encoder")):
         if plugin.ships and not plugin.size:
@@ -128,13 +115,7 @@ def models() -> list[Model]:
 
 
 def find_model(name: str) -> Model:
-    """Find the row of a model; one with a placeholder stands for all names of its family.
-
-    A revision (``@REVISION``) makes no difference.
-
-    Raises:
-        UserError: no model has that name.
-    """
+    """Find the row of a model, of any ``@REVISION``; a placeholder stands for all of a family."""
     all_models = models()
     names = [model.name for model in all_models]
     bare = name.partition("@")[0]
@@ -152,11 +133,7 @@ FROM_HUB = "from the hub"
 
 
 def lacks(name: str) -> str:
-    """Return in a few words why a model cannot be used as it is; nothing if it can.
-
-    Args:
-        name: of a model, a recording or a run.
-    """
+    """Return in a few words why a model, a recording or a run cannot be used; nothing if it can."""
     family, _, source = name.partition(":")
     plugin = registry.find("chat", family) if family in registry.names("chat") else None
     if plugin and (plugin.takes == "PATH" or not plugin.size):

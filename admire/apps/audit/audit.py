@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,8 +34,7 @@ from admire.senses.dictionaries import Dictionary, look_up
 class Evenness:
     """How often something is on each place, and would be if an item's places were equally likely.
 
-    Attributes:
-        p: the probability that chance alone is at least as uneven, by simulation.
+    ``p`` is the probability that chance alone is at least as uneven, by simulation.
     """
 
     counts: tuple[int, ...]
@@ -56,7 +56,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     for count, times in sorted(sizes.items()):
         expected[:count] += times / count
         drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
-    counts = np.array([filled[k] for k in range(width)])
+    counts = np.array([*map(filled.__getitem__, range(width))])
     uneven = ((counts - expected) ** 2 / expected).sum()
     chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
     p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
@@ -69,8 +69,7 @@ class OrderCheck:
 
     Attributes:
         by, items: how, and how many of them, were ranked.
-        tied: items in which candidates have equal scores.
-        tied_first: those of them in which several candidates share the highest score.
+        tied, tied_first: items with equal scores, and with several highest ones.
         shown: for each ``ranker`` and ``llm`` of a run, how many ``answers`` contain an order, and
             the ``places`` at which their best candidates were shown.
         unchecked: why nothing was ranked; None if it was.
@@ -87,8 +86,8 @@ class OrderCheck:
 def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0) -> OrderCheck:
     """Find ties in a run of the items, and positions that its chat models prefer.
 
-    Without a run the items are ranked once by embeddings; the query is the sentence, in Subtask B
-    the compound. Items that cannot be ranked are skipped. No chat model is asked.
+    Without a run the items that can be are ranked by embeddings; the query is the sentence, in
+    Subtask B the compound. No chat model is asked.
     """
     if run:
         rankings = read_run(run).rankings
@@ -96,10 +95,9 @@ def check_order(items: Sequence[Item], run: Path | None = None, *, seed: int = 0
             raise UserError(
                 f"{run}: is a run of other items than the data. Give its own data.", "run"
             )
-        numbers = range(1, len(items) + 1)
         best_places = tuple(_best_places(rankings, seed))
-        by = f"the settings of {run}"
-        return OrderCheck(by, len(items), shown=best_places, **_ties(numbers, rankings))
+        ties = _ties(range(1, len(items) + 1), rankings)
+        return OrderCheck(f"the settings of {run}", len(items), shown=best_places, **ties)
     contexts = {item.context for item in items}
     query: RankQuery = "compound" if "sequence" in contexts else "sentence"
     captions = all(candidate.caption for item in items for candidate in item.candidates)
@@ -128,7 +126,7 @@ def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]
 
 def _best_places(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
     places: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for judgement in (judgement for ranking in rankings for judgement in ranking.judgements):
+    for judgement in chain.from_iterable(ranking.judgements for ranking in rankings):
         places[judgement.ranker, judgement.llm] += [
             (answer.shown.index(answer.order[0]), len(answer.shown))
             for answer in judgement.answers
@@ -204,12 +202,9 @@ def audit(
     dictionaries: Sequence[Dictionary] = (),
     seed: int = 0,
 ) -> Audit:
-    """Compare a set of items with others and with itself, and count missing parts.
+    """Compare a set of items with others, or with digests of training data, and with itself.
 
     A picture that cannot be read is counted, not refused.
-
-    Args:
-        against: by name, other sets, or digests of the training data of a head or detector.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -237,9 +232,10 @@ def audit(
     senses: list[dict[str, Any]] = []
     for language in dict.fromkeys(item.language for item in items):
         counts = Counter(item.sentence_type for item in items if item.language == language)
-        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)}
-        row = {"language": language, "items": counts.total(), **of_sense, "unknown": counts[None]}
-        senses.append(row)
+        of_sense = {sense: counts[sense] for sense in get_args(SenseLabel)} | {
+            "unknown": counts[None]
+        }
+        senses.append({"language": language, "items": counts.total(), **of_sense})
     return Audit(
         items=len(items),
         against=sets,
@@ -291,21 +287,17 @@ def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     senses = defaultdict(set)
     for *part, sense in theirs[[*key, "sense"]].itertuples(index=False):
         senses[tuple(part)].add(None if pd.isna(sense) else sense)
-    relations = [
-        _relation(own, senses[tuple(part)])
-        for *part, own in mine[[*key, "sense"]].itertuples(index=False)
-    ]
+    relations: list[str | None] = []
+    for *part, own in mine[[*key, "sense"]].itertuples(index=False):
+        others = senses[tuple(part)]
+        same_sense = "both" if len(others) > 1 else "same"
+        relation = same_sense if own in others else "opposite"
+        relations.append(None if own is None or None in others else relation)
     mine["sense"] = pd.Series(relations, mine.index, object)
     theirs = theirs[theirs["item"].notna()].assign(sense=None)
     both = pd.concat([mine, theirs]) if len(theirs) else mine
     columns = ["against", *COLUMNS[:2], "side", *COLUMNS[2:]]
     return both.assign(against="", item=both["item"].astype(int))[columns]
-
-
-def _relation(own: str | None, others: set[str | None]) -> str | None:
-    if own is None or None in others:
-        return None
-    return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
 
 
 def read_training_digests(path: Path) -> Digests | None:
@@ -362,16 +354,16 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
         ("a readable picture", pictures, lambda candidate: candidate.image not in unread),
     )
     for part, of, has in checks:
-        missing = [(k, candidate) for k, candidate in of if not has(candidate)]
-        which: Iterable[str] = ()
+        if not of:
+            continue
+        missing = [(k, thing) for k, thing in of if not has(thing)]
+        which: list[str] = []
         if part == "the picture's file":
             which = [candidate.name for _, candidate in missing]
         elif part == "a readable picture":
-            which = dict.fromkeys(unread[candidate.image] for _, candidate in missing)
-        if of:
-            numbers = list(dict.fromkeys(k for k, _ in missing))
-            counts = {"count": len(missing), "of": len(of)}
-            yield {"what": part, **counts, "items": numbers, "which": list(which)}
+            which = list(dict.fromkeys(unread[candidate.image] for _, candidate in missing))
+        numbers = list(dict.fromkeys(k for k, _ in missing))
+        yield {"what": part, "count": len(missing), "of": len(of), "items": numbers, "which": which}
 
 
 def _things(items: Iterable[Item]) -> list[tuple[int, Candidate]]:

@@ -8,20 +8,24 @@ import re
 import sys
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import MISSING
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
+from itertools import filterfalse
 from pathlib import Path
 from traceback import extract_tb
+from typing import Any, TextIO, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from admire.apps.cli.parameters import HELP, OWN, convert, show_default
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.progress import visible
 
 log = logging.getLogger("admire")
 
+HELP = ("--help", "-h", "--help-all")
+OWN = Group("Options", sort_key=0)
 RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
 LEARN = Group("Train and tune", sort_key=3)
@@ -41,6 +45,30 @@ REPORTED = (
     SystemExit,
 )
 """What is no bug, and ends in one line without a traceback."""
+
+
+def show_default(value: object) -> str | None:
+    """Return a default as help shows it; None if it need not be shown."""
+    if value in (MISSING, None, ()) or value is False:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def convert(hint: Any, tokens: Any) -> Any:
+    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
+    from pydantic import ValidationError
+
+    from admire.core.schema import adapter, complaint
+
+    words = [token.value for token in tokens]
+    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
+    if lists and get_args(lists[0])[0] not in (str, Path):
+        words = ",".join(words).split(",")
+    try:
+        return adapter(hint).validate_python(words if lists else words[0], strict=False)
+    except ValidationError as error:
+        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
+        raise UserError(f"{name} {complaint(error)}", name) from None
 
 
 app = App(
@@ -73,8 +101,7 @@ COMMANDS = {
 def add(parent: App, places: str, group: Group | None = None) -> None:
     """Add commands that are imported when they are used.
 
-    Lists show the first line of a docstring, which is read from the source: to import all commands
-    takes longer than most of them run.
+    The first line of a docstring is read from the source: to import all takes longer than to run.
     """
     for order, place in enumerate(places.split()):
         module, function = place.split(":")
@@ -122,7 +149,7 @@ def load(words: Sequence[str]) -> None:
     The help is the docstring, without line breaks in sentences. The section Examples is moved below
     the options.
     """
-    names, apps, _ = app.parse_commands([word for word in words if word not in HELP])
+    names, apps, _ = app.parse_commands(list(filterfalse(HELP.__contains__, words)))
     command = apps[-1]
     function = command.default_command
     if not (function and function.__module__.startswith("admire.")):
@@ -137,11 +164,16 @@ def load(words: Sequence[str]) -> None:
         command.help_epilogue = f"Examples:\n{examples}"
 
 
-class _Formatter(logging.Formatter):
-    """Log messages on one line each, with control characters escaped."""
+class _Handler(logging.StreamHandler[TextIO]):
+    """Prints messages on one line each, with control characters escaped, and warnings once."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
-        return visible(super().formatMessage(record))
+    printed: deque[str]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = visible(record.getMessage())
+        if record.levelno < logging.WARNING or message not in self.printed:
+            super().emit(logging.makeLogRecord(vars(record) | {"msg": message, "args": ()}))
+        self.printed.append(message)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -153,24 +185,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # characters that an encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter())
-    printed: deque[str] = deque(maxlen=REMEMBERED)
-
-    def is_new(record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        new = record.levelno < logging.WARNING or message not in printed
-        printed.append(message)
-        return new
-
-    handler.addFilter(is_new)
+    handler = _Handler()
+    handler.printed = deque(maxlen=REMEMBERED)
     log.handlers = [handler]
     log.setLevel(logging.INFO)
-    # Without a handler, open_clip's first message would make logging add its own, which would
-    # repeat our messages.
+    # Without one, open_clip's first message would make logging add its own, which repeats ours.
     logging.getLogger().addHandler(logging.NullHandler())
     code = 0
-    problem = None
+    problem: UserError | None = None
     try:
         load(words[1:] if words[:1] == ["__complete"] else words)
         app(words, result_action="return_value")
@@ -188,12 +210,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
             sys.exit(BROKEN_PIPE)
         problem = _as_user_error(error)
     if problem:
-        options = ""
+        text = f"admire: {problem}"
         if problem.settings:
             from admire.apps.cli.options import flags
 
-            options = flags(problem)
-        print(visible(f"admire: {problem}{options}"), file=sys.stderr)
+            text += flags(problem)
+        print(visible(text), file=sys.stderr)
     sys.exit(2 if problem else code)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.output import print_json, print_rows, shortened
+from admire.apps.cli.output import print_json, print_rows
 from admire.apps.search.settings import SearchSettings
 from admire.core.errors import UserError
 from admire.rankers.settings import RequestOptions, Settings
@@ -43,17 +45,12 @@ def search(
     if json:
         content: dict[str, Any] = {"query": settings.query}
         if reading:
-            sense = reading.sense
-            content = {
-                "sense": sense.label,
-                "probability_idiomatic": sense.probability_idiomatic,
-                "confidence": sense.confidence,
-                "gloss": reading.gloss,
-            }
+            names = ("probability_idiomatic", "confidence")
+            probabilities = {name: getattr(reading.sense, name) for name in names}
+            content = {"sense": reading.sense.label, **probabilities, "gloss": reading.gloss}
         entries = content["pictures" if pictures else "texts"] = []
         for entry, score in result.entries:
-            image = str(entry.image) if entry.image else None
-            picture = {"image": image, "caption": entry.caption}
+            picture = {"image": entry.image and str(entry.image), "caption": entry.caption}
             fields = picture if pictures else {"text": entry.caption}
             entries.append({"id": entry.name, "score": score} | fields)
         return print_json(content)
@@ -61,15 +58,23 @@ def search(
     if reading:
         meaning = reading.wording(span) if pictures else reading.gloss
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
-    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     rows = []
     for entry, score in result.entries:
         name, caption = entry.name, entry.caption or ""
-        if pictures:
-            name = str(entry.image or entry.name)
-            caption = shortened(caption, 120)  # --json has all
+        if pictures:  # --json has all of the caption
+            name, caption = str(entry.image or name), shorten(caption, 120, placeholder="…")
         rows.append((f"{score:+z.2f}", name, caption))
+    headings = ("Score", "Picture", "Caption") if pictures else ("Score", "Id", "Text")
     print_rows(headings, rows, title)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexChange:
+    """How an index that is there is changed."""
+
+    add: bool = False
+    replace: bool = False
+    remove: tuple[str, ...] = ()
 
 
 @opt.with_settings("index", (Settings, "device"), WorkerOptions)
@@ -81,9 +86,7 @@ def index(
     encoder: Annotated[
         str | None, Parameter(completer=partial(opt.complete_name, "encoder"))
     ] = None,
-    add: bool = False,
-    replace: bool = False,
-    remove: list[str] | None = None,
+    change: Annotated[IndexChange, Parameter("*")] = IndexChange(),
     export: Path | None = None,
     skip_bad: bool = False,
     force: opt.Force = False,
@@ -99,9 +102,9 @@ def index(
         out: Index folder to write or change, for search --index.
         encoder: Encoder, as for rank (default: sight for pictures, e5 for texts; with --add, the
             index's).
-        add: Add to the index; only new entries are encoded.
-        replace: Replace an index of another source.
-        remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
+        change.add: Add to the index; only new entries are encoded.
+        change.replace: Replace an index of another source.
+        change.remove: Remove entries: a name, or a pattern (cats/*). Repeat for several.
         export: Parquet file to write: names, paths, captions and vectors.
         skip_bad: Skip unusable entries, and count them.
 
@@ -120,24 +123,24 @@ def index(
     from admire.core.storage import check_file
     from admire.encoders import open_encoder
 
-    if not source and not remove and not export:
+    if not source and not change.remove and not export:
         raise UserError("Nothing to do: name a source, or what to remove or export.")
     device = opt.make(Settings, options).device
     encode = partial(encode_batches, workers=open_workers(options, device), device=device)
     if export:
         check_file(export, MADE_BY, force=force)
-    if remove:
-        changes = remove_from_index(remove, out)
+    if change.remove:
+        changes = remove_from_index(change.remove, out)
         log.info("Removed %d from %s; %d remain", changes.gone, out, changes.entries)
     if source:
-        if not encoder and add:
+        if not encoder and change.add:
             encoder = read_record(out).encoder.name
         opened = open_encoder(encoder or default_encoder(source, skip_bad=skip_bad), device=device)
-        change = add_to_index if add else partial(write_index, replace=replace)
-        changes = change(source, opened, out, encode=encode, skip_bad=skip_bad)
+        write = add_to_index if change.add else partial(write_index, replace=change.replace)
+        changes = write(source, opened, out, encode=encode, skip_bad=skip_bad)
         kind = "picture" if "image" in open_index(out).tracks else "text"
         counted = f"{changes.entries:,} {kind}{'s' * (changes.entries != 1)}"
-        changed = f": {changes.new} new, {changes.gone} gone" if add else ""
+        changed = f": {changes.new} new, {changes.gone} gone" if change.add else ""
         log.info("Wrote %s (%s%s)", out, counted, changed)
     if export:
         export_index(out, export)

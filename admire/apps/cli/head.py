@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 
 from admire.apps.cli import options as opt
@@ -46,8 +45,7 @@ def train_head(
 
     options = with_file("train head", options)
     if dry_run:
-        rehearse = partial(Rank().rehearse_training, [data], options)
-        return print_dry_run(rehearse, options, json=json)
+        return print_dry_run(Rank().rehearse_training, [data], options, json=json)
     result = Rank().train([data], options | {"out": out})
     if json:
         return print_json(result.record if result.files else result.figures)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from admire.apps.cli import options as opt
+from admire.apps.cli.app import HELP
 from admire.apps.cli.output import print_json, print_rows
-from admire.apps.cli.parameters import HELP
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.registry import Kind
@@ -38,21 +38,14 @@ def list_models(*, json: opt.Json = False) -> None:
     """
     from admire.apps.catalogue import models
 
-    listed = models()
+    keys = ("name", "what", "size", "licence", "commercial")
+    rows = [{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in models()]
     if json:
-        keys = ("name", "what", "size", "licence", "commercial")
-        return print_json([{k: getattr(m, k) for k in keys} | {"here": m.status()} for m in listed])
-    rows = [
-        (
-            model.name,
-            model.what,
-            model.size,
-            model.licence + "\nnot commercially" * (not model.commercial),
-            model.status(),
-        )
-        for model in listed
-    ]
-    print_rows(("Name", "What it is", "Size", "Licence", "Here?"), rows, "")
+        return print_json(rows)
+    for row in rows:
+        row["licence"] += "\nnot commercially" * (not row.pop("commercial"))
+    headings = ("Name", "What it is", "Size", "Licence", "Here?")
+    print_rows(headings, [[*row.values()] for row in rows], "")
 
 
 @app.command
@@ -111,22 +104,19 @@ def cache(
         replies, vectors = (cache.clear(clear, before) for cache in caches)
         log.info("Removed %d replies and %d vectors.", replies, vectors)
         return
-    rows = [_cache_row(model, [share.get(model) for share in shares]) for model in models]
+    rows = [(model, *_cache_cells([share.get(model) for share in shares])) for model in models]
     headings = ("Model", "Replies", "Vectors", "Size", "Oldest", "Newest")
     print_rows(headings, rows, f"Cached in {cache_dir()}")
 
 
-def _cache_row(model: str, shares: Sequence[Share | None]) -> tuple[str, ...]:
-    """Return the size and age of a model's entries in each cache, as a row of a table."""
+def _cache_cells(shares: Sequence[Share | None]) -> tuple[str, ...]:
+    """Return the size and age of a model's entries in each cache."""
     present = [share for share in shares if share]
     times = [at for share in present for at in (share.oldest, share.newest) if at]
     ends = (min(times), max(times)) if times else ()
-    return (
-        model,
-        *(f"{share.entries:,}" if share else "–" for share in shares),
-        f"{sum(share.bytes for share in present) / 1e6:,.2f} MB",
-        *(time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends),
-    )
+    counts = (f"{share.entries:,}" if share else "–" for share in shares)
+    days = (time.strftime("%Y-%m-%d", time.localtime(at)) for at in ends)
+    return (*counts, f"{sum(share.bytes for share in present) / 1e6:,.2f} MB", *days)
 
 
 def plugins(kind: Kind | None = None, /, *, foreign: bool = False, json: opt.Json = False) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args
 
 from cyclopts import Group, Parameter
 
-from admire.apps.cli.parameters import OWN, show_default
+from admire.apps.cli.app import OWN, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError
@@ -39,8 +39,7 @@ def with_settings(
 
     Args:
         sources, unset: see :func:`admire.core.options.take_settings`.
-        headings: whether ``--help`` shows only the common options, and ``--help-all`` all options
-            below headings.
+        headings: whether the command is one of :data:`UNDER_HEADINGS`.
     """
     SETTINGS[command_name] = take_settings(*sources, unset=unset)
     if headings:
@@ -51,10 +50,7 @@ def with_settings(
 def add_options(command: Callable[..., None], command_name: str, *, everything: bool) -> None:
     """Make the settings of a command its options; one that asks chat models has those of plug-ins.
 
-    This imports the plug-ins of other distributions, so it is called for the command that is used.
-
-    Args:
-        everything: whether help shows all options, below their headings.
+    This imports the plug-ins of other distributions. With ``everything``, help shows all options.
     """
     if command_name not in SETTINGS:
         return

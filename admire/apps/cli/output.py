@@ -8,11 +8,13 @@ import math
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admire.core.progress import cell, visible
+from admire.tasks.task import Values, as_rows, session_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from admire.pipeline.ranking import Ranking
     from admire.pipeline.scoring import RunSummary
     from admire.senses.interpretation import Interpretation
-    from admire.tasks.task import Values
 
 log = logging.getLogger("admire")
 
@@ -54,9 +55,8 @@ def show_run(
 
     Args:
         submissions: the submission files, to be listed.
-        report: whether the folder also gets a page that shows the run.
+        report: whether the folder also gets a page that shows the run, with pictures of ``data``.
         json: print the run's path, files and figures as JSON instead.
-        data: the ranked data, for the page.
     """
     from admire.metrics.figures import summarise, tied_figures
     from admire.pipeline.scoring import summarise_run, warn_if_runs_leaked
@@ -106,10 +106,7 @@ def _print_run(
     senses: pd.DataFrame | None,
     below: float | None,
 ) -> None:
-    """Print a run's first rankings, its languages, its figures, and what these leave out.
-
-    Languages are a line for one and a table for several.
-    """
+    """Print a run's first rankings, its languages, its figures, and what these leave out."""
     from admire.metrics.figures import summarise_sure
     from admire.metrics.item_figures import describe_coverage
     from admire.pipeline.record import language_cells, language_line, untrained_note
@@ -147,16 +144,18 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
     """Print how many items are unsure, and the figures of the others if they are known."""
     count = f"{unsure} of {items} items are unsure (below {below:g})"
     if sure is None or not 0 < unsure < items:
-        print(f"{count}.")
-    else:
-        print_figures(sure, f"{count}; without them")
+        return print(f"{count}.")
+    print_figures(sure, f"{count}; without them")
 
 
 def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
     from admire.llm.bound_model import UNKNOWN
 
-    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
+    for row in account:
+        if row["calls"] > row["from_cache"] and row["price_usd"]:
+            break
+    else:
         return
     rows = []
     for row in account:
@@ -181,8 +180,7 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
     if json:
         return print_json(forecasts)
     if not forecasts:
-        print("This run asks no chat model.")
-        return
+        return print("This run asks no chat model.")
     rows = [
         (
             forecast.stage,
@@ -206,13 +204,16 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
 
 
 def print_dry_run(
-    rehearse: Callable[[DryRun], None], options: Values | None, *, json: bool = False
+    rehearse: Callable[[Any, Values, DryRun], None],
+    data: object,
+    options: Values | None,
+    *,
+    json: bool = False,
 ) -> None:
     """Print how many requests would go to chat models, in place of sending them."""
     from admire.pipeline.forecast import DryRun
-    from admire.tasks.task import session_options
 
-    rehearse(session := DryRun(**session_options(options)))
+    rehearse(data, options or {}, session := DryRun(**session_options(options)))
     print_forecasts(session.forecasts(), json=json)
 
 
@@ -236,19 +237,10 @@ def _console(*, errors: bool = False) -> Console:
     return console if own else Console(stderr=errors, width=PIPED)
 
 
-def shortened(text: str, width: int) -> str:
-    """Return a text in one line, cut to ``width`` characters."""
-    return textwrap.shorten(text, width, placeholder="…")
-
-
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
-    """Print a table; line breaks in a cell stay.
-
-    If the terminal is too narrow for the columns, each row is a block: its first cell, and below it
-    the others with their headings.
-    """
+    """Print a table; on a terminal that is too narrow, a block for each row."""
     from rich.measure import measure_renderables
     from rich.padding import Padding
     from rich.table import Table
@@ -284,11 +276,9 @@ def print_rows(
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
-    names = set[str]()
-    for ranking in rankings:
-        names.update(ranking.order)
+    names = set[str]().union(*map(attrgetter("order"), rankings))
     prefix = os.path.commonprefix([*names]) if len(names) > 1 else ""  # noqa: RUF071  no paths
-    prefix = prefix[: max(prefix.rfind(sign) for sign in "/_-") + 1]
+    prefix = prefix[: max(map(prefix.rfind, "/_-")) + 1]
     if _console().width < 120:
         for ranking in rankings:
             _print_block(ranking, prefix)
@@ -318,7 +308,8 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
         if ranking.unsure:
             senses.append("unsure")
         for score, star, name, caption in _candidate_cells(ranking, prefix):
-            candidates.append(f"{score} {star} {name}  {shortened(caption, 40)}")
+            caption = textwrap.shorten(caption, 40, placeholder="…")
+            candidates.append(f"{score} {star} {name}  {caption}")
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses or ["–"]),
@@ -351,10 +342,7 @@ def _print_block(ranking: Ranking, prefix: str) -> None:
 
 
 def _candidate_cells(ranking: Ranking, prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each candidate's score, ★ if it is the best by gold, its name and its caption.
-
-    Candidates with equal scores are marked as tied, and those that nothing compares.
-    """
+    """Yield each candidate's score, ★ if it is the best by gold, its name and its caption."""
     item = ranking.item
     scored = zip(item.candidates, ranking.scores, strict=True)
     by_name = dict(zip(item.names, scored, strict=True))
@@ -409,15 +397,12 @@ def print_why(ranking: Ranking) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; a table is a list of its rows."""
-    print(jsonlib.dumps(value, indent=2, default=_plain))
+    """Print a value as JSON; a table is a list of its rows, a dataclass is an object."""
 
+    def plain(value: Any) -> object:
+        return as_rows(value) if hasattr(value, "columns") else asdict(value)
 
-def _plain(value: Any) -> object:
-    """Return a table as a list of rows, with None where a cell is empty; a dataclass as a dict."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return value.astype(object).where(value.notna(), None).to_dict("records")
+    print(jsonlib.dumps(value, indent=2, default=plain))
 
 
 def figure_cell(row: Mapping[Any, Any], metric: str) -> str:
@@ -433,5 +418,5 @@ def print_figures(figures: pd.DataFrame, title: str) -> None:
     from admire.metrics.figures import wide_figures
 
     wide = wide_figures(figures, ["group", "n"])
-    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    rows = wide.reset_index().itertuples(index=False, name=None)
     print_rows(("Items", "n", *wide.columns), rows, title)

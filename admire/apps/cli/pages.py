@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from pydantic import Field
@@ -18,8 +18,12 @@ from admire.core.choices import Images, ProfileName
 from admire.core.errors import UserError, check_extra
 from admire.rankers.settings import RequestOptions, Settings
 from admire.tasks.scorecard import ScoreSettings
+from admire.tasks.task import session_options
 
 log = logging.getLogger("admire")
+
+SERVED = ("llms", "llm_url", "encoder", "detector", "rankers")
+"""Settings of the first profile that options of ``serve`` change."""
 
 
 @opt.with_settings("report", (ScoreSettings, "published", "track", "metrics"))
@@ -64,9 +68,7 @@ def report(
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)
 
 
-@opt.with_settings(
-    "serve", (Settings, "llms", "llm_url", "encoder", "detector", "rankers"), RequestOptions
-)
+@opt.with_settings("serve", (Settings, *SERVED), RequestOptions)
 def serve(
     *,
     host: str = "127.0.0.1",
@@ -93,20 +95,11 @@ def serve(
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.apps.serve import Models, run_server
 
-    changes: dict[str, Any] = {}
-    asking = opt.make(RequestOptions, options)
-    for name, value in (options or {}).items():
-        if name in vars(asking):
-            continue
-        if owner := opt.SETTINGS["serve"][name].plugin:
-            plugin, field = owner
-            changes.setdefault("plugins", {}).setdefault(plugin, {})[field] = value
-        else:
-            changes[name] = value
-    models = Models(profile, changes, asking)
+    changes = {name: value for name, value in (options or {}).items() if name in SERVED}
+    changes["plugins"] = session_options(options)["plugins"]
+    models = Models(profile, changes, opt.make(RequestOptions, options))
     run_server(models, host=host, port=port, token=token, opens=in_browser)
-    others = set(threading.enumerate()) - {threading.main_thread()}
-    if any(not thread.daemon for thread in others):
+    if not all(t.daemon for t in threading.enumerate() if t is not threading.main_thread()):
         # The thread waits for a chat model's reply. All temporary files have been removed.
         sys.stderr.flush()
         os._exit(0)

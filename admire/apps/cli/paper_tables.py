@@ -43,9 +43,9 @@ def print_table(table: pd.DataFrame, caption: str, form: Form) -> None:
         log.info("%s", caption)
     elif form == "latex":
         styler = table.rename(columns=_latex).map(_latex).style.hide(axis="index")
-        columns, said = "l" * len(table.columns), _latex(caption)
+        columns, escaped = "l" * len(table.columns), _latex(caption)
         text = styler.to_latex(
-            column_format=columns, environment="table*", hrules=True, caption=said
+            column_format=columns, environment="table*", hrules=True, caption=escaped
         )
         # Five figures with intervals are wider than a column, and than a narrow page by a little.
         small = r"\makebox[\linewidth]{\footnotesize\setlength{\tabcolsep}{3pt}\begin{tabular}"
@@ -53,8 +53,8 @@ def print_table(table: pd.DataFrame, caption: str, form: Form) -> None:
         print(text.replace("\\end{tabular}\n\\end", "\\end{tabular}}\n\\end"))
     else:
         check_extra("tables", "Markdown", "tabulate")
-        shown = table.rename(columns=_markdown).map(_markdown)
-        rows = shown.to_markdown(index=False, disable_numparse=True)
+        table = table.rename(columns=_markdown).map(_markdown)
+        rows = table.to_markdown(index=False, disable_numparse=True)
         print(f"{_markdown(caption)}\n\n{rows}\n")
 
 
@@ -63,8 +63,7 @@ def _heading(column: str) -> str:
 
     group, colon, name = column.rpartition(":")
     own = {"run": "Run", "group": "Items", "row": "Row", "set": "Set"}
-    heading = own.get(name) or describe_figure(name)[0]
-    return f"{group}: {heading}" if colon else heading
+    return group + colon + " " * bool(colon) + (own.get(name) or describe_figure(name)[0])
 
 
 def _latex(text: str) -> str:

@@ -6,9 +6,8 @@ import logging
 import shlex
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -86,7 +85,7 @@ def rank(
     """
     started = time.monotonic()
     if dry_run:
-        return print_dry_run(partial(Rank().rehearse, data, options or {}), options, json=json)
+        return print_dry_run(Rank().rehearse, data, options, json=json)
     if report:
         from admire.apps.report import check_report
 
@@ -299,11 +298,11 @@ def _print_tuning(
             "choice gained 0.082 in DCG and lost 0.007 on 115 new compounds.",
             len(scored),
         )
-    whole = difference[difference["group"] == "all"].to_dict("records")
-    dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
+    whole: Any = difference[difference["group"] == "all"].set_index("metric").to_dict("index")
+    dcg, top1 = whole["dcg"], whole["top1"]["mean"]
     gain = f"DCG {figure_text(dcg['mean'], dcg['low'], dcg['high'], signed=True)}"
-    gain += f", top-1 {top1['mean']:+z.3f}"
-    if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
+    gain += f", top-1 {top1:+z.3f}"
+    if dcg["mean"] <= 1e-9 or top1 < -1e-9:
         no_better = "Settings tuned on the other items do not improve the ranking of held-out items"
         log.info("Keep the default. %s (%s).", no_better, gain)
     elif not dcg["low"] > 0:

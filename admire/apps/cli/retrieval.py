@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,9 +47,7 @@ def retrieve(
         admire retrieve benchmark/ --encoder bm25 --query span
     """
     if dry_run:
-        return print_dry_run(
-            partial(RetrieveTask().rehearse, data, options or {}), options, json=json
-        )
+        return print_dry_run(RetrieveTask().rehearse, data, options, json=json)
     result = RetrieveTask().run(data, {"out": out} | dict(options or {}))
     if json:
         return print_json(result.figures)
@@ -58,8 +55,8 @@ def retrieve(
         (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
         for row in result.figures
     ]
-    headings = ("Queries", "n", "R-precision", "nDCG@10")
-    print_rows(headings, rows, "{encoder}, {query}".format(**result.record))
+    title = "{encoder}, {query}".format(**result.record)
+    print_rows(("Queries", "n", "R-precision", "nDCG@10"), rows, title)
 
 
 @opt.with_settings("train retriever", *RetrieveTask.training(), headings=True)

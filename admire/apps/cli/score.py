@@ -69,17 +69,15 @@ def score(
 
 
 def scores_as_json(scores: Scorecards) -> dict[str, Any]:
-    """Return scorecards as JSON: tables of figures, ``languages``, ``reliability``, ``published``.
+    """Return scorecards as JSON: tables of figures and the objects below, by submission.
 
-    All are by submission. For two submissions there is also the ``agreement``, for more of each
-    with the first; and ``ties`` where any item has one at the top.
+    The ``agreement`` is that of two submissions, or of each further one with the first.
     """
     from admire.metrics.figures import tied_figures
 
     cards = {str(card.path): card for card in scores.cards}
     tables = {name: card.figures for name, card in cards.items()} | dict(scores.differences)
     ties = {name: tied_figures(card.scored) for name, card in cards.items()}
-    one = len(scores.agreements) == 1
     objects: dict[str, dict[str, Any]] = {
         "languages": {name: c.languages for name, c in cards.items() if c.languages is not None},
         "reliability": {name: card.senses for name, card in cards.items() if card.senses},
@@ -92,7 +90,9 @@ def scores_as_json(scores: Scorecards) -> dict[str, Any]:
         counts = {key: getattr(scores.gold, key) for key in ("judged", "senses", "bests")}
         objects["judgements"] = counts | {"before": before}
     present = {key: value for key, value in objects.items() if value}
-    agreement = next(iter(scores.agreements.values())) if one else scores.agreements
+    agreement: Any = scores.agreements
+    if len(agreement) == 1:
+        (agreement,) = agreement.values()
     return tables | ({"agreement": agreement} if scores.agreements else {}) | present
 
 
@@ -133,7 +133,7 @@ def print_for_paper(scores: Scorecards, form: Form) -> None:
     notes = [f"{name}: {note}" for name, note in ties.items() if note]
     notes += [f"Gold is corrected: {scores.gold}"] * bool(scores.gold)
     paired = "by bootstrap over the items; none for fewer than 3 items or where all are alike"
-    for title, tables, how, more in (
+    for title, tables, how, sentences in (
         ("Figures", figures, INTERVALS, notes),
         (f"Mean differences from {first}, item by item,", scores.differences, paired, []),
         (f"Agreement with {first}", scores.agreements, INTERVALS, []),
@@ -143,12 +143,11 @@ def print_for_paper(scores: Scorecards, form: Form) -> None:
         if every:
             table, signed = pd.concat(every), tables is scores.differences
             wide = wide_figures(table, ["run", "group", "n"], signed=signed).reset_index()
-            said = [
+            caption = (
                 f"{title} on {table['n'].max()} items. In brackets: 95 % intervals {how} "
-                f"(10,000 resamples, seed {scores.record['seed']}).",
-                *more,
-            ]
-            print_table(wide, " ".join(said), form)
+                f"(10,000 resamples, seed {scores.record['seed']})."
+            )
+            print_table(wide, " ".join([caption, *sentences]), form)
 
 
 def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
@@ -156,16 +155,11 @@ def _print_senses(senses: Mapping[str, Any], items: int, name: str) -> None:
     from admire.metrics.figures import RISKS, at_coverages
 
     print_figures(senses["figures"], f"Sense and its probability, {name}")
-    rows = [
-        (
-            f"{row['share']:.0%}",
-            int(row["items"]),
-            *(f"{row[name]:.3f}" for name in ("confidence", *RISKS)),
-        )
-        for row in at_coverages(senses["curve"]).to_dict("records")
-    ]
-    errors = (error.capitalize() for error in RISKS.values())
-    headings = ("Coverage", "Items", "Min. confidence", *errors)
+    rows = []
+    for row in at_coverages(senses["curve"]).to_dict("records"):
+        errors = (f"{row[name]:.3f}" for name in ("confidence", *RISKS))
+        rows.append((f"{row['share']:.0%}", int(row["items"]), *errors))
+    headings = ("Coverage", "Items", "Min. confidence", *map(str.capitalize, RISKS.values()))
     print_rows(headings, rows, f"Errors on the most confident items, {name}")
     if "unsure" in senses:
         unsure = senses["unsure"]

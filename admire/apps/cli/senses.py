@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 
 from admire.apps.cli import options as opt
@@ -47,7 +46,7 @@ def sense(
     import pandas as pd
 
     if dry_run:
-        return print_dry_run(partial(SenseTask().rehearse, data, options or {}), options, json=json)
+        return print_dry_run(SenseTask().rehearse, data, options, json=json)
     result = SenseTask().run(data, {"out": out, "force": force} | dict(options or {}))
     if json:
         print_json({"figures": result.figures, "senses": result.items})
@@ -156,5 +155,4 @@ def train_classifier(
     if json:
         return print_json(card)
     rows = [(name, f"{card[name]:.4f}") for name in ("before", "after")]
-    title = "{encoder}, {setting}, validation".format(**options)
-    print_rows(("Model", "Macro F1"), rows, title)
+    print_rows(("Model", "Macro F1"), rows, "{encoder}, {setting}, validation".format(**options))

@@ -82,24 +82,22 @@ def check(
             encoders.append(RunEncoder({"caption": open_encoder(name)}))
     files = opt.make(ItemFiles, options)
     folder = files.images or data_files(data)[0].folder
-    counted, found, _ = check_set(
+    counted, faults, _ = check_set(
         partial(files.read, data),
         lambda: SetCounts(folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
         check_image,
     )
     counts, links = counted.counts, list(counted.links)
-    faults = [fault._asdict() for fault in found]
-    captioned = files.read(data, RowReader(skip=lambda fault: None)) if encoders else ()
-    for item in captioned:
+    for item in files.read(data, RowReader(skip=lambda fault: None)) if encoders else ():
         count_long(encoders, item)
     long_texts = [encoder.long_texts for encoder in encoders if encoder.long_texts]
     if json:
-        shown = {"counts": counts, "faults": faults, "links": links, "long_texts": long_texts}
-        print_json(shown)
+        lists = {"faults": [fault._asdict() for fault in faults], "links": links}
+        print_json({"counts": counts, **lists, "long_texts": long_texts})
     else:
-        _print_check(counts, [fault["what"] for fault in faults], links, long_texts)
-        if not files.images and any("images" in fault["settings"] for fault in faults):
+        _print_check(counts, [fault.what for fault in faults], links, long_texts)
+        if not files.images and any("images" in fault.settings for fault in faults):
             log.info("If the pictures are elsewhere, or tools named them: --images FOLDER")
         if counts["pictures"] and not counts["captions"]:
             log.info(
@@ -274,8 +272,11 @@ def augment_captions(
     items = list(opt.make(ItemFiles, options).read(data))
     url = opt.make(Settings, options).llm_url
     if dry_run:
-        rehearse = partial(rehearse_rewriting, items, by or REWRITERS, url)
-        return print_dry_run(rehearse, options, json=json)
+        return print_dry_run(
+            lambda items, _, session: rehearse_rewriting(items, by or REWRITERS, url, session),
+            *(items, options),
+            json=json,
+        )
     session = open_session(options)
     rows = rewrite_items(items, out, by or REWRITERS, session=session, url=url)
     print_account([*map(account_row, session.entries())])

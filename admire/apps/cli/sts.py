@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from admire.apps.cli import options as opt
@@ -41,24 +40,19 @@ def sts(
     """
     values = {"out": out, "force": force} | dict(options or {})
     if dry_run:
-        return print_dry_run(partial(SimilarityTask().rehearse, data, values), options, json=json)
+        return print_dry_run(SimilarityTask().rehearse, data, values, json=json)
     result = SimilarityTask().run(data, values)
     if json:
         return print_json(result.figures)
     if values.get("count") or values.get("hard"):
-        if result.figures:
-            texts = (["" if v is None else v for v in row.values()] for row in result.figures)
-            print_rows([*result.figures[0]], texts, str(data))
-        else:
-            print("There are no hard pairs.")
-        return
-    rows = [
-        (
-            *(row[name] for name in ("language", "subset", "n")),
-            "undefined (all equal)" if row["spearman"] is None else figure_cell(row, "spearman"),
-        )
-        for row in result.figures
-    ]
+        if not result.figures:
+            return print("There are no hard pairs.")
+        texts = (["" if v is None else v for v in row.values()] for row in result.figures)
+        return print_rows([*result.figures[0]], texts, str(data))
+    rows = []
+    for row in result.figures:
+        cell = "undefined (all equal)" if row["spearman"] is None else figure_cell(row, "spearman")
+        rows.append((row["language"], row["subset"], row["n"], cell))
     if rows:
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, result.record["model"])
 

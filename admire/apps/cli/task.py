@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,9 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
+from admire.apps.cli.app import convert
 from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
 from admire.apps.cli.paper_tables import Format, print_table
-from admire.apps.cli.parameters import convert
 from admire.core import registry
 from admire.core.choices import not_among
 from admire.core.errors import UserError
@@ -60,6 +60,15 @@ def task(
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecipeModels:
+    """Which models the rows of a recipe may use."""
+
+    llm: Annotated[tuple[str, ...], Parameter(completer=partial(opt.complete_name, "chat"))] = ()
+    stand_in: bool = False
+    trust_remote_code: bool = False
+
+
 def reproduce(
     recipe: str | None = None,
     /,
@@ -67,11 +76,7 @@ def reproduce(
     data: str | None = None,
     out: Path | None = None,
     rows: list[str] | None = None,
-    llm: Annotated[
-        list[str] | None, Parameter(completer=partial(opt.complete_name, "chat"))
-    ] = None,
-    stand_in: bool = False,
-    trust_remote_code: bool = False,
+    models: Annotated[RecipeModels, Parameter("*")] = RecipeModels(),
     dry_run: opt.DryRun = False,
     format: Format = None,
     json: opt.Json = False,
@@ -87,11 +92,12 @@ def reproduce(
         data: Folder of the data; for retrieval a benchmark's folder, or a dataset on the hub.
         out: Folder for runs, table.csv and table.html (default: runs/ and the recipe's name).
         rows: Row to run, by its name or number (default: all). Repeat for several.
-        llm: Chat model in place of the rows' own, named as for rank (openai:MODEL, recorded:FILE,
-            embedded, …). The table marks these rows. Repeat for several.
-        stand_in: Substitute embedded models for unavailable ones. The table marks these rows.
-        trust_remote_code: Run custom code from the models of rows that need it, with your user's
-            permissions.
+        models.llm: Chat model in place of the rows' own, named as for rank (openai:MODEL,
+            recorded:FILE, embedded, …). The table marks these rows. Repeat for several.
+        models.stand_in: Substitute embedded models for unavailable ones. The table marks these
+            rows.
+        models.trust_remote_code: Run custom code from the models of rows that need it, with your
+            user's permissions.
 
     Examples:
         admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
@@ -115,7 +121,7 @@ def reproduce(
         ]
         title = "admire reproduce RECIPE --data FOLDER"
         return print_rows(("Recipe", "Table", "Rows ready", "Needs"), texts, title)
-    table, jobs = read_jobs(recipe, data, rows or (), llm or (), stand_in=stand_in)
+    table, jobs = read_jobs(recipe, data, rows or (), models.llm, stand_in=models.stand_in)
     if dry_run:
         return print_forecasts(forecast([entry for entry in jobs if entry[0].run]), json=json)
     out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
@@ -123,7 +129,7 @@ def reproduce(
         table,
         jobs,
         out,
-        trusts=trust_remote_code,
+        trusts=models.trust_remote_code,
         seen=lambda result: print_account(result.record.get("asked", ())),
     )
     figures = result_table(table, cells)

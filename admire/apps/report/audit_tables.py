@@ -24,19 +24,17 @@ Match = Mapping[str, Any]
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     """Return the tables of those runs that have been audited."""
     tables: list[Table] = []
-    several = len(folders) > 1
     for folder, name in zip(folders, names, strict=True):
         if (path := folder / AUDIT).is_file():
-            tables += audit_tables(json.loads(read_text(path)), of=name if several else "")
+            tables += audit_tables(json.loads(read_text(path)), of=name * (len(folders) > 1))
     return tables
 
 
 def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
-    """Return the tables of an audit: what sets share, by which items, the set itself, and which
-    compounds dictionaries have.
+    """Return the tables of :meth:`admire.apps.audit.audit.Audit.as_json`: what sets share, by which
+    items, the set itself, and which compounds dictionaries have.
 
     Args:
-        audit: see :meth:`admire.apps.audit.audit.Audit.as_json`.
         items: how many items that share something are shown at most.
         of: the name of the audited run, for the titles.
     """

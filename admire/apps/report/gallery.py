@@ -24,7 +24,6 @@ from admire.pipeline.ranking import Ranking, RunScores, used_gold_sense
 from admire.pipeline.score_parts import by_encoder, score_parts
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.judgement import Part
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
@@ -37,8 +36,8 @@ class Cards:
     """The cards of ranked items, kept as JSON texts; iterating over it makes the cards.
 
     Runs are read side by side, and no ranking is kept. Items of several runs are the same where
-    their keys are. What is known after the last one only, an item's number, its figures and how its
-    pictures are shown, is filled in at each iteration.
+    their keys are. An item's number, its figures and how its pictures are shown are filled in at
+    each iteration.
 
     Attributes:
         scores: the figures of each run.
@@ -51,7 +50,7 @@ class Cards:
         records: Sequence[Mapping[str, Any]],
         metrics: Sequence[str] = (),
     ) -> None:
-        """Read the rankings of runs, each with its item's key; see :func:`item_keys`."""
+        """Read the rankings of runs, each with its item's key."""
         self.scores = [RunScores(record, metrics) for record in records]
         cards = []
         for matched in self._match(runs):
@@ -79,17 +78,12 @@ class Cards:
         yield from waiting.values()
 
     def data(self, names: Sequence[str], thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
-        """Return what report.js reads; ``docs/report.md`` says what is in it.
-
-        Args:
-            names: of the runs.
-            thumbnails: how files are shown.
-        """
+        """Return what report.js reads of runs with these names; see ``docs/report.md``."""
         scored = [scores.table() for scores in self.scores]
         self._figures = [
             table[item_metrics(table)].astype(float).to_dict("index") for table in scored
         ]
-        self._shown = {str(file): shown for file, shown in thumbnails.items()}
+        self._shown = {str(file): thumbnail for file, thumbnail in thumbnails.items()}
         metrics = dict.fromkeys(metric for table in scored for metric in item_metrics(table))
         records = json.dumps([run.record for run in self.scores], sort_keys=True, default=str)
         key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
@@ -130,7 +124,7 @@ def _card(item: Item, matched: Matched, records: Sequence[Mapping[str, Any]]) ->
         for run, record in enumerate(records)
     ]
     gold = [item.expected_item] if item.expected_item else item.expected_order
-    there = [result for result in results if result]
+    there = [*filter(None, results)]
     agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
     if len(there) > 1:
         agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
@@ -165,25 +159,24 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
 
 
 def _thing(thing: Candidate) -> dict[str, Any]:
-    picture = str(thing.image) if thing.image else None
-    return {"name": thing.name, "caption": thing.caption, "picture": picture}
+    image = thing.image and str(thing.image)
+    return {"name": thing.name, "caption": thing.caption, "picture": image}
 
 
 def result(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one run's result for an item, without its figures.
-
-    Args:
-        item: the order of its candidates counts, and its gold.
-        record: of the run, for the settings by which it was scored.
-    """
+    """Return one run's result for an item, without its figures, in the order of its candidates."""
     names = item.names
     mine = [*map(ranking.item.names.index, names)]
     scores = ranking.scores[mine]
     lead = float(np.subtract(*np.sort(scores)[-1:-3:-1])) if len(scores) > 1 else 0.0
     parts = score_parts(ranking)
+    compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
+    # An idiom that has no meaning was ranked by the compound.
+    is_by_compound = ranking.predicted_type == "idiomatic" and compared == {"compound"}
+    lacks_meaning = is_by_compound and record["settings"]["query"] == "meaning"
     return {
         **_sense(item, ranking, record),
-        **({"no_meaning": True} if _lacks_meaning(ranking.predicted_type, parts, record) else {}),
+        **({"no_meaning": True} if lacks_meaning else {}),
         "readings": [
             describe_reading(r, item.phrase, item.definitions) for r in ranking.interpretations
         ],
@@ -222,15 +215,6 @@ def _sense(item: Item, ranking: Ranking, record: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _lacks_meaning(
-    sense: SenseLabel | None, parts: Sequence[Part], record: Mapping[str, Any]
-) -> bool:
-    """Return whether an idiom was ranked by the compound, because it has no meaning."""
-    compared = {part.text for part in parts if part.of in TRACKS} - {"sequence"}
-    is_by_compound = sense == "idiomatic" and compared == {"compound"}
-    return is_by_compound and record["settings"]["query"] == "meaning"
-
-
 def _loss(figures: Mapping[str, float]) -> float:
     """Return the distance from the best order: in DCG, Subtask B's accuracy or V-WSD's MRR."""
     if "mrr" in figures:
@@ -241,7 +225,7 @@ def _loss(figures: Mapping[str, float]) -> float:
 
 
 def describe_reading(
-    reading: Interpretation, phrase: str, definitions: Sequence[str] = ()
+    reading: Interpretation, phrase: str, definitions: Sequence[str]
 ) -> dict[str, Any]:
     """Return what a chat model understands, and what dictionaries say."""
     return {
@@ -263,15 +247,14 @@ def describe_reading(
 
 def decided(sense: Sense) -> dict[str, Any]:
     """Return a sense with its probabilities, and its votes or what decided it without."""
-    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
+    votes = {name: getattr(sense, name) for name in ("idiomatic", "literal", "unparsed")}
     based = {"by": sense.by} if sense.by else {"votes": votes}
     return {"sense": sense.label, "probability_idiomatic": sense.probability_idiomatic, **based}
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:
     scenes = [meaning.scene] if meaning.scene else []
-    wrong = {"unread": meaning.unread, "fault": meaning.fault}
-    faults = {name: text for name, text in wrong.items() if text is not None}
+    faults = {n: text for n in ("unread", "fault") if (text := getattr(meaning, n)) is not None}
     return {"definitions": list(meaning.definitions), "scenes": scenes, **faults}
 
 

@@ -20,26 +20,18 @@ MOST = 20
 
 
 def run_cards(run: Run) -> str:
-    """Return a run's first items as HTML: no script, which notebooks strip, and no request.
-
-    The styles hold only inside. What knows no styles, or strips them, still shows pictures and
-    texts in their order.
-    """
+    """Return a run's first items as HTML without a script, which notebooks strip, or a request."""
     cards = Cards([enumerate(run.rankings[:MOST])], [run.record])
     with hidden_progress():
         thumbnails, pictures = make_thumbnails(cards.files if find_spec("PIL") else [])
+    # The cards' styles hold inside an element of the class ``admire`` alone.
+    inside = re.sub(r"^( *)(:root|body) ", r"\1& ", read_file("cards.css"), flags=re.MULTILINE)
     return template("notebook.html.j2", signed=_signed, ratio=_ratio).render(
-        style=_style(),
+        style=Markup(f".admire {{\n{inside}}}"),
         cards=list(cards.data(["run"], thumbnails)["items"]),
         pictures={f"#{key}": address for key, address in pictures.items()},
         more=len(run.rankings) - len(cards),
     )
-
-
-def _style() -> Markup:
-    """Return the cards' styles, which hold inside an element of the class ``admire`` alone."""
-    inside = re.sub(r"^( *)(:root|body) ", r"\1& ", read_file("cards.css"), flags=re.MULTILINE)
-    return Markup(f".admire {{\n{inside}}}")
 
 
 def _signed(value: float) -> str:

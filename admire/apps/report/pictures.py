@@ -47,15 +47,11 @@ def with_pictures(
 ) -> Iterator[tuple[Hashable, Ranking]]:
     """Read the rankings of a run, with their items' keys (:func:`admire.data.items.item_keys`).
 
-    They have the images of their candidates, and gold that was added later.
-
-    The data are read only as far as the next ranking needs. If nothing is found, a warning says
-    why.
+    They have the images of their candidates, and gold that was added later. The data are read only
+    as far as the next ranking needs. If nothing is found, a warning says why.
 
     Args:
-        record: that of the run.
-        data: the file or folder of the data; None takes what run.json names, if it is still what
-            the run was made from.
+        data: None takes what run.json names, if it is still what the run was made from.
     """
     sources, passed = _sources(record, str(folder), data), dict[Hashable, Item]()
     any_match = False
@@ -73,38 +69,32 @@ def with_pictures(
 def _sources(
     record: Mapping[str, Any], name: str, data: Path | None
 ) -> Iterator[tuple[Hashable, Item]]:
-    """Yield the items of a run's data with their keys; if they cannot be read, warn."""
-    try:
-        yield from keyed_items(_read_source(record, name, data))
-    except UserError as error:
-        if data:
-            raise
-        log.warning("%s: its data are not read. %s %s", name, error, HINT)
-
-
-def _read_source(record: Mapping[str, Any], name: str, data: Path | None) -> Iterator[Item]:
-    """Read the data of a run.
+    """Yield the items of a run's data with their keys; if they cannot be read, warn.
 
     A run folder can come from a stranger and name any file. So unless the user names the data,
     they must have the digest in run.json, and the folder of images and V-WSD's gold must be in
     theirs.
     """
     source = data_source(record)
-    if not data and not source:
-        raise UserError("run.json names none.")
-    where = data or Path(source["path"])
     apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if source.get(kind)}
-    if source and not is_source(where, source):
-        reason = f"{where} has changed since the run was made, or is another file."
-        if not data:
-            raise UserError(reason)
-        log.warning("%s: %s", name, reason)
-    if not data:
-        for path in apart.values():
+    try:
+        if not data and not source:
+            raise UserError("run.json names none.")
+        where = data or Path(source["path"])
+        if source and not is_source(where, source):
+            reason = f"{where} has changed since the run was made, or is another file."
+            if not data:
+                raise UserError(reason)
+            log.warning("%s: %s", name, reason)
+        for path in apart.values() if not data else ():
             path_inside(data_files(where)[0].folder, path, follow_links=True)
-    if record.get("left_out"):
-        apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
-    yield from iter_items(where, limit=record.get("limit"), **apart)
+        if record.get("left_out"):
+            apart["rows"] = RowReader(look=check_image, skip=lambda fault: None)
+        yield from keyed_items(iter_items(where, limit=record.get("limit"), **apart))
+    except UserError as error:
+        if data:
+            raise
+        log.warning("%s: its data are not read. %s %s", name, error, HINT)
 
 
 def _completed(item: Item, source: Item) -> Item:
@@ -114,25 +104,27 @@ def _completed(item: Item, source: Item) -> Item:
     if len(sequence) == len(source.sequence):
         pairs = zip(sequence, source.sequence, strict=True)
         sequence = tuple(replace(candidate, image=other.image) for candidate, other in pairs)
-    return replace(
-        item,
-        candidates=tuple(replace(c, image=images[c.name]) for c in item.candidates),
-        sequence=sequence,
-        sentence_type=item.sentence_type or source.sentence_type,
-        expected_order=item.expected_order or source.expected_order,
-        expected_item=item.expected_item or source.expected_item,
-    )
+    candidates = tuple(replace(c, image=images[c.name]) for c in item.candidates)
+    names = ("sentence_type", "expected_order", "expected_item")
+    gold = {name: getattr(item, name) or getattr(source, name) for name in names}
+    return replace(item, candidates=candidates, sequence=sequence, **gold)
 
 
 def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
-    """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
+    """Return how each picture file is shown, and thumbnails as data URIs by id.
 
-    Returns:
-        How each file is shown, and data URIs by id. The same picture under several names has one.
+    A file that cannot be read is left out, with a warning. Equal pictures have one id.
     """
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    scaled = zip(files, prefetch(_scaled, files, 2 * cores()), strict=True)
+
+    def scale(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
+        try:
+            return thumbnail(file)
+        except UserError as error:
+            return error
+
+    scaled = zip(files, prefetch(scale, files, 2 * cores()), strict=True)
     for file, result in show_progress(scaled, "Scaling pictures", len(files)):
         if isinstance(result, UserError):
             log.warning("%s The report shows its caption alone.", result)
@@ -144,19 +136,8 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
     return by_path, {number: uri for uri, number in ids.items()}
 
 
-def _scaled(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
-    try:
-        return thumbnail(file)
-    except UserError as error:
-        return error
-
-
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
-    """Return a picture as WebP with at most so many pixels on a side, and its width and height.
-
-    Raises:
-        UserError: the file cannot be read or is not an image.
-    """
+    """Return a picture as WebP with at most so many pixels on a side, and its width and height."""
     from PIL import Image
 
     image = read_image(file)

@@ -15,23 +15,14 @@ import pandas as pd
 
 from admire.apps.report.report import OTHER_FIGURES, Plot, describe_figure
 from admire.core.errors import needs_extra
-from admire.metrics.figures import (
-    GROUPS,
-    RISKS,
-    at_coverages,
-    item_metrics,
-    risk_curve,
-    summarise,
-)
+from admire.metrics.figures import GROUPS, RISKS, at_coverages, item_metrics, risk_curve, summarise
 from admire.metrics.metrics import BEST_DCG, calibration_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS = 10
-"""Of probabilities, as in :func:`admire.metrics.metrics.calibration_error`."""
-
+BINS = 10  # of probabilities
 FEW = 5
 """Bins of fewer items are not joined by a line."""
 
@@ -78,8 +69,13 @@ DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
     """Return the plots of a report's data, except those without numbers; see ``docs/report.md``."""
     runs, cases = [run["name"] for run in data["runs"]], result_table(data)
+    metrics = [name for name in (*item_metrics(cases), *OTHER_FIGURES) if name in cases]
     return (
-        *_by_sense(runs, cases),
+        *(
+            _figure_plot(runs, cases.dropna(subset=metric), metric)
+            for metric in metrics
+            if not metric.startswith("corr_") and cases[metric].notna().any()
+        ),
         *_reliability(runs, cases),
         *_risk_coverage(runs, cases),
         *_confusion(runs, cases),
@@ -87,13 +83,10 @@ def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
 
 
 def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the results: a row for each run and item.
+    """Return the results: a row for each run and item, with unknown values None or NaN.
 
-    Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
-    ``probability_idiomatic``, ``right``, ``candidates`` (how many there are, or how many documents
-    are shown) and the figures. Unknown values are None or NaN.
-
-    Items that some run lacks are left out, unless all are such.
+    ``run`` is its place in the data, ``sentence_type`` gold, and ``candidates`` how many there are,
+    or how many documents are shown. Items that some run lacks are left out, unless all are such.
     """
     rows = [
         {
@@ -117,18 +110,15 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
     return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
 
 
-def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yield the rows of each run, by its place in the data."""
-    for run in sorted(set(table["run"])):
-        yield int(run), table[table["run"] == run]
+def by_run(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    """Return the rows of each run, by its place in the data."""
+    return {int(run): table[table["run"] == run] for run in sorted(set(table["run"]))}
 
 
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
     """Return how often the idiomatic sense is the true one, by the probability that it was given.
 
-    Returns:
-        A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``predicted``
-        (the mean probability) and ``observed`` (the share of idiomatic cases).
+    A row has ``run``, ``bin`` (from 0), ``n``, ``predicted`` (the mean) and ``observed`` (a share).
     """
     decided = cases.dropna(subset=DECIDED)
     bins = np.minimum((decided["probability_idiomatic"] * BINS).astype(int), BINS - 1)
@@ -147,19 +137,14 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
     """
     tables = [
         risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
-        for run, part in by_run(cases)
+        for run, part in by_run(cases).items()
         if part["probability_idiomatic"].notna().any()
     ]
     return pd.concat(tables) if tables else pd.DataFrame({"run": []})
 
 
 def confusion(cases: pd.DataFrame) -> pd.DataFrame:
-    """Return how many items of each sense were taken as which.
-
-    Returns:
-        A row for each true sense and run that predicts senses, a column for each predicted sense:
-        the two, and ``none`` where some items were not decided.
-    """
+    """Return how many items of each sense were taken as which, or as ``none``, by run."""
     labelled = cases.dropna(subset="sentence_type")
     predicts = labelled.groupby("run")["predicted_type"].transform("count") > 0
     labelled = labelled[predicts]
@@ -189,16 +174,10 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
     return float(means.mean())
 
 
-def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    for metric in (*item_metrics(cases), *OTHER_FIGURES):
-        if metric in cases and not metric.startswith("corr_") and cases[metric].notna().any():
-            yield _figure_plot(runs, cases.dropna(subset=metric), metric)
-
-
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
     name, expected = describe_figure(metric)[0], chance(cases, metric)
     name = name if metric == "ndcg" else name[0].upper() + name[1:]
-    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
+    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases).items()}
     summary = pd.concat(summaries.values())
     sizes = summary.groupby("group")["n"].max()
     groups = [group for group in GROUPS if group in sizes]
@@ -224,18 +203,15 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         axes.tick_params(left=False)
         axes.grid(axis="x")
         if metric == "dcg":
-            axes.set_xlim(
-                min(2.0, float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))) - 0.1,
-                BEST_DCG + 0.05,
-            )
+            least = float(np.nanmin(summary[["low", "mean"]].to_numpy(float)))
+            axes.set_xlim(min(2.0, least) - 0.1, BEST_DCG + 0.05)
         elif summary["mean"].between(0, 1).all():
             axes.set_xlim(-0.02, 1.02)
         axes.locator_params(axis="x", nbins=6)
         if expected:
             axes.axvline(expected, color=MUTED, linestyle=":")
-            above = axes.get_xaxis_transform()
             style: dict[str, Any] = {"color": MUTED, "fontsize": 10, "va": "bottom", "ha": "center"}
-            axes.text(expected, 1, "chance", transform=above, **style)
+            axes.text(expected, 1, "chance", transform=axes.get_xaxis_transform(), **style)
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
@@ -251,18 +227,16 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     bins = reliability(cases)
     if bins.empty:
         return
-    bins_of = dict(by_run(bins))
-    errors = {
-        run: calibration_error(p, part["sentence_type"] == "idiomatic", BINS)
-        for run, part in by_run(cases.dropna(subset=DECIDED))
-        for p in [part["probability_idiomatic"]]
-    }
+    bins_of, decided = by_run(bins), by_run(cases.dropna(subset=DECIDED))
+    errors = {}
+    for run, part in decided.items():
+        is_idiomatic = part["sentence_type"] == "idiomatic"
+        errors[run] = calibration_error(part["probability_idiomatic"], is_idiomatic, BINS)
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (
         "How often the idiomatic sense is the true one, by the probability that it was given; "
         "on the dotted line both agree. Below: how many items have such a probability; bins of "
-        f"fewer than {FEW} have a hollow mark and no line. "
-        f"Expected calibration error: {each}."
+        f"fewer than {FEW} have a hollow mark and no line. Expected calibration error: {each}."
     )
     views = {
         _bin_view(run, k): f"{short(runs[run], 60)}, probability {k / BINS:.1f} to "
@@ -327,7 +301,7 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         "Share of wrong items if only those with the surest senses are answered; at the right, all "
         "are."
     ]
-    lines_of = dict(by_run(curves))
+    lines_of = by_run(curves)
     for run, curve in lines_of.items():
         half = at_coverages(curve, (0.5,)).iloc[0]
         widths = np.diff(curve["coverage"], prepend=0.0)
@@ -351,11 +325,9 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
                     linestyle=DASHES[run % len(DASHES)],
                     linewidth=1.6 + _under(place, len(lines_of)),
                 )
-            panel.set(ylabel=RISKS[risk], xlim=(-0.02, 1.02))
+            panel.set_xlim(-0.02, 1.02)
             panel.set_ylim(bottom=-0.02)
-            panel.locator_params(axis="y", nbins=5)
-            panel.tick_params(bottom=False, left=False)
-            panel.grid()
+            plain(panel, RISKS[risk])
         panels[-1].set_xlabel("share of the items, the surest first")
         if len(runs) > 1:
             legend(figure, lines, [short(runs[run]) for run in lines_of])
@@ -374,11 +346,10 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         rows = []
         for true in SENSES:
             predicted = dict(counts.loc[(run, true)].items())
-            each = ", ".join(f"{name} {n}" for name, n in predicted.items())
-            rows.append(f"{true} items taken as {each}")
+            items = f"{true} items taken as"
+            rows.append(f"{items} {', '.join(f'{name} {n}' for name, n in predicted.items())}")
             for name, n in predicted.items():
-                text = f"{short(runs[run], 60)}, {true} items taken as {name}: {n}"
-                views[_cell_view(run, true, name)] = text
+                views[_cell_view(run, true, name)] = f"{short(runs[run], 60)}, {items} {name}: {n}"
         words.append(f"{runs[run]}: {'; '.join(rows)}.")
     columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)
@@ -437,7 +408,7 @@ def draw(
 
     Args:
         name: makes the ids in the SVG, so no two plots of a page may share it.
-        height: in inches without the legend, beside a width of :data:`WIDTH`.
+        height: in inches without the legend.
         views: what the links in the plot (``set_url``) show of the cards, by their addresses.
     """
     with needs_extra("report", "A report"):
@@ -474,6 +445,14 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
     figure.legend(handles, labels, ncols=columns, title=title or None, **place)
     lines = math.ceil(len(labels) / columns) + bool(title)
     figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+
+
+def plain(axes: Axes, label: str) -> None:
+    """Draw a grid in place of ticks, with few lines for the values of a label."""
+    axes.set_ylabel(label)
+    axes.locator_params(axis="y", nbins=5)
+    axes.tick_params(bottom=False, left=False)
+    axes.grid()
 
 
 def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:

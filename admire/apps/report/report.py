@@ -46,10 +46,8 @@ class Table:
     """A table in the head of a report. Cells are texts; the first of a row is its heading.
 
     Attributes:
-        note: what stands under it.
         folded: whether it is folded away under its title, however few rows it has.
-        bold: cells that stand out, each as the place of its row and of its column; the note says
-            why they do.
+        bold: rows and columns of the cells that stand out; the note says why they do.
     """
 
     title: str
@@ -62,13 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot.
-
-    Attributes:
-        svg: an ``svg`` element. Its colours are the page's custom properties, so that it follows
-            light and dark.
-        words: what it shows, for people who cannot see it.
-    """
+    """A plot: an ``svg`` element in the page's colours, and words for people who cannot see it."""
 
     title: str
     svg: str
@@ -77,12 +69,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a page shows.
+    """All that a page shows; ``docs/report.md`` says what is in ``data``.
 
-    Attributes:
-        data: what the cards show, as JSON; ``docs/report.md`` says what is in it.
-        pictures: thumbnails as data URIs, by the ids that ``data`` names them by.
-        linked: whether ``data`` names picture files in place of ids.
+    ``pictures`` are data URIs by the ids in the data; if ``linked``, it names files instead.
     """
 
     title: str
@@ -95,11 +84,7 @@ class Report:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a chat model, encoder or dictionary, of a path the last part alone.
-
-    ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:
-    ``sbert:intfloat/multilingual-e5-small``.
-    """
+    """Return the name of a chat model, encoder or dictionary, of a path the last part alone."""
     family, colon, source = name.partition(":")
     of_files = ("gguf", "recorded", "run", "kaikki", "glossary")
     model, slash, path = source.partition("/")
@@ -129,20 +114,24 @@ def render(report: Report) -> Iterator[str]:
 
     A content security policy in the page forbids every request, and all scripts and styles but
     those that this module puts there.
-
-    Raises:
-        ValueError: the data hold a number that JSON lacks, such as NaN.
     """
     cards = report.data.get("items", ())
     style = read_file("cards.css") + read_file("page.css")
     scripts = [read_file("cards.js"), read_file("report.js")] if cards else []
     pictures = "data: file: 'self'" if report.linked else "data:"
     described = map(describe_figure, report.data.get("metrics", ()))
-    figures = [(name, meaning) for name, meaning in described if meaning]
-    filled = template(
-        "report.html.j2", hinted=describe_figure, numeric=_numeric, folded=_folded, line=_line
-    )
-    pieces = filled.generate(
+
+    def folded(table: Table) -> bool:  # one of many rows without figures, under its title
+        has_figures = any(describe_figure(name)[1] for name in table.headings)
+        return table.folded or (len(table.rows) > 8 and not has_figures)
+
+    def numeric(table: Table) -> list[bool]:  # columns of numbers alone are set flush right
+        columns = enumerate(zip(*table.rows, strict=True))
+        flags = [k > 0 and all(map(NUMBER.match, cells)) for k, cells in columns]
+        return flags or [False] * len(table.headings)
+
+    filters: Any = {"hinted": describe_figure, "numeric": numeric, "folded": folded, "line": _line}
+    pieces = template("report.html.j2", **filters).generate(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -155,7 +144,7 @@ def render(report: Report) -> Iterator[str]:
         cards=map(_json, cards),
         votes=any('"votes":' in _json(card) for card in cards),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
-        figures=figures,
+        figures=[(name, meaning) for name, meaning in described if meaning],
     )
     for piece in pieces:
         yield re.sub("[\ud800-\udfff]", "?", piece)  # a JSON file may hold half of a surrogate pair
@@ -188,21 +177,6 @@ def _line(report: Report) -> str:
     if (seconds := tables.get("Seconds")) and len(seconds.headings) == 2:
         parts.append(f"{sum(float(cell.replace(',', '')) for _, cell in seconds.rows):,.1f} s")
     return " · ".join(parts)
-
-
-def _folded(table: Table) -> bool:
-    """Return whether a table stands under its folded title: one of many rows without figures."""
-    return table.folded or (
-        len(table.rows) > 8 and not any(describe_figure(name)[1] for name in table.headings)
-    )
-
-
-def _numeric(table: Table) -> list[bool]:
-    """Return whether each column holds only numbers, which are set flush right."""
-    return [
-        k > 0 and all(NUMBER.match(cell) for cell in cells)
-        for k, cells in enumerate(zip(*table.rows, strict=True))
-    ] or [False] * len(table.headings)
 
 
 def read_file(name: str) -> str:

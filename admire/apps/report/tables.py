@@ -14,7 +14,14 @@ from admire.apps.report.report import Table, describe_figure, file_name, short_n
 from admire.core.choices import BoardTrack, PublishedSet
 from admire.encoders.cached import describe_long
 from admire.metrics.agreement import shared_items
-from admire.metrics.figures import INTERVALS, NOTHING, paired_difference, summarise, wide_figures
+from admire.metrics.figures import (
+    INTERVALS,
+    NOTHING,
+    describe_ties,
+    paired_difference,
+    summarise,
+    wide_figures,
+)
 from admire.metrics.item_figures import describe_coverage
 from admire.metrics.leakage import describe_leaks
 from admire.metrics.published import Board, describe_misfit, recognise_set
@@ -34,12 +41,14 @@ def ranking_tables(
     scored = [run.table() for run in runs]
     figures = figure_tables(scored, names)
     if figures:
-        notes = [
-            f"{name}: {note}" if len(runs) > 1 else note
-            for run, name, items in zip(runs, names, scored, strict=True)
-            for note in _notes(items, len(run.items))
-        ]
-        figures[0] = replace(figures[0], note=" ".join([figures[0].note, *notes]))
+        notes = [figures[0].note]
+        for run, name, items in zip(runs, names, scored, strict=True):
+            covers = describe_coverage(len(items), len(run.items))
+            coverage = covers if 0 < len(items) < len(run.items) else ""
+            leaks = describe_leaks(items, list(items.get("seen", ())))
+            of_run = filter(None, (coverage, describe_ties(items), *leaks))
+            notes += (f"{name}: {note}" if len(runs) > 1 else note for note in of_run)
+        figures[0] = replace(figures[0], note=" ".join(notes))
     return [
         *figures,
         *_published(runs, scored, names, published, track),
@@ -50,13 +59,6 @@ def ranking_tables(
     ]
 
 
-def _notes(scored: pd.DataFrame, count: int) -> Iterable[str]:
-    """Yield how many of a run's items have gold, and which were seen."""
-    if 0 < len(scored) < count:
-        yield describe_coverage(len(scored), count)
-    yield from describe_leaks(scored, list(scored.get("seen", ())))
-
-
 def figure_tables(
     scored: Sequence[pd.DataFrame],
     names: Sequence[str],
@@ -65,17 +67,13 @@ def figure_tables(
     *,
     shared: bool = True,
 ) -> list[Table]:
-    """Return means with 95 % intervals by sense and by language, and paired differences.
+    """Return means with 95 % intervals; of several runs also differences, and both by group.
 
     Args:
         scored: for each run a row for each item, as of
             :func:`admire.metrics.item_figures.score_items`; empty without gold.
         metrics: None takes those of that function.
         shared: whether runs are compared on the items that all of them have, if there are any.
-
-    Returns:
-        The figures; of several runs a row a run, then the differences from the first, and both by
-        sense and language, folded away.
     """
     compared, on_shared = _on_shared(scored) if shared else (scored, "")
     figures = [
@@ -90,8 +88,12 @@ def figure_tables(
     note = f"Mean and 95 % interval ({INTERVALS}).{on_shared}"
     if len(scored) == 1:
         return [_figure_table("Figures", table, {"group": unit, "n": "n"}, note)]
-    all_items = table["group"] == "all"
-    table.loc[all_items, "bold"] = _is_best(table[all_items], len(figures))
+    all_items = table["group"] == "all"  # the best is bold, where all runs have it, of as many
+    means = table.loc[all_items, "mean"].map(lambda mean: round(mean, 3))
+    of_metric = means.groupby(table.loc[all_items, "metric"])
+    best = (means == of_metric.transform("max")) & (of_metric.transform("nunique") > 1)
+    best &= of_metric.transform("size") == len(figures)
+    table.loc[all_items, "bold"] = best & (table.loc[all_items, "n"].nunique() == 1)
     whole, *groups = _by_run("Figures", table, unit, note)
     if whole.bold:
         whole = replace(whole, note=f"{note} The best is in bold.")
@@ -114,9 +116,9 @@ def _on_shared(scored: Sequence[pd.DataFrame]) -> tuple[Sequence[pd.DataFrame], 
 def _summarise_groups(items: pd.DataFrame, metrics: Sequence[str] | None) -> pd.DataFrame:
     """Summarise all items and, if there are several languages, those of each."""
     parts = [summarise(items, columns=metrics)]
-    languages = list(dict.fromkeys(items["language"]))
-    for language in languages if len(languages) > 1 else ():
-        part = summarise(items[items["language"] == language], columns=metrics)
+    by_language = items.groupby("language", sort=False)
+    for language, of_language in by_language if len(by_language) > 1 else ():
+        part = summarise(of_language, columns=metrics)
         groups = [language if name == "all" else f"{language}, {name}" for name in part["group"]]
         parts.append(part.assign(group=groups))
     return pd.concat(parts, ignore_index=True)
@@ -134,7 +136,8 @@ def _differences(
         pair = shared_items([first, other])
         if not pair[0].empty and {*pair[0]} ^ {*pair[1]} <= {"tied_first"}:  # if one has ties
             difference = paired_difference(*pair, columns=metrics)
-            differences.append(difference.assign(run=name, bold=_excludes_zero(difference)))
+            low, high = (difference[end].map(lambda x: round(x, 3)) for end in ("low", "high"))
+            differences.append(difference.assign(run=name, bold=(low > 0) | (high < 0)))
     if not differences:
         return []
     table = pd.concat(differences)
@@ -180,20 +183,6 @@ def _figure_table(
     return Table(title, (*headings.values(), *wide.columns), rows, note, bold=cells)
 
 
-def _is_best(figures: pd.DataFrame, runs: int) -> pd.Series[bool]:
-    """Return whether a mean is the highest, where all runs have it, of equally many items."""
-    means = figures["mean"].map(lambda mean: round(mean, 3))
-    metric = means.groupby(figures["metric"])
-    differ = (metric.transform("size") == runs) & (metric.transform("nunique") > 1)
-    return differ & (means == metric.transform("max")) & (figures["n"].nunique() == 1)
-
-
-def _excludes_zero(figures: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether intervals exclude 0, as they are printed."""
-    low, high = (figures[end].map(lambda value: round(value, 3)) for end in ("low", "high"))
-    return (low > 0) | (high < 0)
-
-
 def _without_unsure(
     records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
 ) -> Iterable[Table]:
@@ -212,16 +201,15 @@ def _without_unsure(
 
 def _by_language(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
     """Yield what the runs made of each language, in a row a language and run."""
-    summary = [
-        row | {"run": name}
-        for name, record in zip(names, records, strict=True)
-        for row in record.get("languages", ())
-    ]
+    runs, summary = [], []
+    for name, record in zip(names, records, strict=True):
+        summary += (own := record.get("languages", ()))
+        runs += [name] * len(own)
     if summary:
         headings, rows = language_cells(summary)
         if len(names) > 1:
             headings = ("Run", *headings)
-            rows = [(row["run"], *cells) for row, cells in zip(summary, rows, strict=True)]
+            rows = [(run, *cells) for run, cells in zip(runs, rows, strict=True)]
         yield Table("By language", headings, tuple(rows), untrained_note(summary))
 
 
@@ -244,10 +232,15 @@ def _published(
         notes |= dict.fromkeys(filter(None, [describe_misfit(set_name, items)]))
         boards, board_notes = place_on_boards(summarise(scored_items), set_name, track, run.record)
         notes |= dict.fromkeys(board_notes)
-        for board in boards:
+        for entry in boards:
+            board = Board(entry["set"], entry["subtask"], entry["track"])
+            places = {place.metric: place.text for place in entry["places"]}
+            if entry["gold_sense"]:
+                places = dict.fromkeys(board.ranked, "none, with the gold sense")
             row = {"Run": name} if len(runs) > 1 else {}
-            rows.append(row | _board_row(board, len(items)))
-            notes |= dict.fromkeys(f"Source: {source}." for source in board["systems"]["source"])
+            row |= {"Board": str(board), "n": str(len(items))}
+            rows.append(row | {f"Place by {describe_figure(m)[0]}": t for m, t in places.items()})
+            notes |= dict.fromkeys(f"Source: {source}." for source in entry["systems"]["source"])
     if rows:
         table = pd.DataFrame(rows).fillna(NOTHING)
         cells = tuple(table.itertuples(index=False, name=None))
@@ -255,17 +248,6 @@ def _published(
         between = "The range is of the places at the ends of the 95 % interval."
         note = " ".join([recognised + between, *notes])
         yield Table("Among published figures", (*table,), cells, note)
-
-
-def _board_row(entry: Mapping[str, Any], count: int) -> dict[str, str]:
-    """Return a run's place by each figure of a board."""
-    board = Board(entry["set"], entry["subtask"], entry["track"])
-    if entry["gold_sense"]:
-        places = dict.fromkeys(board.ranked, "none, with the gold sense")
-    else:
-        places = {place.metric: place.text for place in entry["places"]}
-    headings = {f"Place by {describe_figure(name)[0]}": text for name, text in places.items()}
-    return {"Board": str(board), "n": str(count), **headings}
 
 
 def settings_table(
@@ -345,27 +327,18 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
     ]
     if any(seconds):
         yield settings_table(seconds, names, "Seconds")
-    accounts = tuple(
-        (name, *_asked_cells(row))
-        for name, record in zip(names, records, strict=True)
-        for row in record.get("asked", ())
-    )
-    if accounts:
+    rows, cut, numbers = [], 0, ("calls", "from_cache", "prompt_tokens", "completion_tokens")
+    for name, record in zip(names, records, strict=True):
+        for row in record.get("asked", ()):
+            counts = (NOTHING if row[key] is None else f"{row[key]:,}" for key in numbers)
+            price = row["price_usd"]
+            price = price if isinstance(price, str) else f"{price:.4f}"
+            rows.append((name, str(row["stage"]), short_name(row["llm"]), *counts, price))
+            cut += row.get("cut_off", 0)
+    if rows:
         replies = ("Asked for", "Model", "Replies", "From cache")
         headings = ("Run", *replies, "Tokens in", "Out", "US dollars")
         note = "Replies from the cache cost nothing again."
-        account = [row for record in records for row in record.get("asked", ())]
-        if cut := sum(row.get("cut_off", 0) for row in account):
+        if cut:
             note += f" The server cut off {cut:,} questions, so their replies are of little worth."
-        yield Table("Chat models", headings, accounts, note)
-
-
-def _asked_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    price = row["price_usd"]
-    counts = (row[name] for name in ("calls", "from_cache", "prompt_tokens", "completion_tokens"))
-    return (
-        str(row["stage"]),
-        short_name(row["llm"]),
-        *(NOTHING if count is None else f"{count:,}" for count in counts),
-        price if isinstance(price, str) else f"{price:.4f}",
-    )
+        yield Table("Chat models", headings, tuple(rows), note)

@@ -20,10 +20,7 @@ from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_re
 
 
 def retrieval_report(folders: Sequence[Path]) -> Report:
-    """Return a report on runs of ``admire retrieve``.
-
-    Queries of several runs are matched by id and idiom.
-    """
+    """Return a report on runs of ``admire retrieve``, whose queries are matched by id and idiom."""
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
     by_run = [
         {(query.query.id, query.query.idiom.casefold()): query for query in run.queries}
@@ -36,9 +33,8 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
         for number, key in enumerate(keys, start=1)
     ]
     data = card_data("retrieval", names, ["r_precision", "ndcg"], cards)
-    scored = [_scored(run) for run in runs]
-    figures = figure_tables(scored, names, ("r_precision", "ndcg"), "Queries")
-    settings = settings_table([_retrieval_settings(run) for run in runs], names)
+    figures = figure_tables([*map(_scored, runs)], names, ("r_precision", "ndcg"), "Queries")
+    settings = settings_table([*map(_retrieval_settings, runs)], names)
     return Report(" · ".join(names), "retrieval", (*figures, settings), draw_plots(data), data)
 
 
@@ -126,43 +122,34 @@ def senses_report(paths: Sequence[Path]) -> Report:
 
     Items of several tables are matched by compound and sentence.
     """
-    names, tables = run_names(paths), [read_senses(path) for path in paths]
-    items: dict[Hashable, Item] = {}
+    names, items = run_names(paths), dict[Hashable, Item]()
     by_file: list[dict[Hashable, Sense]] = []
-    for uses, senses in tables:
+    settings, scored = [], []
+    for uses, senses in map(read_senses, paths):
         keys = item_keys(uses)
         by_file.append(dict(zip(keys, senses, strict=True)))
-        for key, item in zip(keys, uses, strict=True):
+        rows = []
+        for key, item, sense in zip(keys, uses, senses, strict=True):
             if items.setdefault(key, item).sentence_type is None:
                 items[key] = item
+            if gold := item.sentence_type:
+                row = {"compound": item.compound, "sentence": item.sentence, "sentence_type": gold}
+                accuracy = float(sense.label == gold)
+                rows.append({**row, "language": item.language, "accuracy": accuracy})
+        scored.append(pd.DataFrame(rows))
+        settings.append(
+            {
+                "Items": f"{len(uses):,}",
+                "With a sense given": f"{len(rows):,}",
+                "Languages": ", ".join(sorted({item.language for item in uses})),
+            }
+        )
     cards = [
         _sense_card(number, item, [rows.get(key) for rows in by_file])
         for number, (key, item) in enumerate(items.items(), start=1)
     ]
     metrics = ["accuracy"] if any(item.sentence_type for item in items.values()) else []
     data = card_data("senses", names, metrics, cards)
-    settings = [
-        {
-            "Items": f"{len(uses):,}",
-            "With a sense given": f"{sum(item.sentence_type is not None for item in uses):,}",
-            "Languages": ", ".join(sorted({item.language for item in uses})),
-        }
-        for uses, _ in tables
-    ]
-    scored = [
-        pd.DataFrame(
-            {
-                "compound": item.compound,
-                "sentence": item.sentence,
-                "sentence_type": item.sentence_type,
-                "language": item.language,
-                "accuracy": float(sense.label == item.sentence_type),
-            }
-            for item, sense in zip(uses, senses, strict=True)
-            if item.sentence_type
-        )
-        for uses, senses in tables
-    ]
     head = *figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)
     return Report(" · ".join(names), "senses", head, draw_plots(data), data)
 
@@ -172,12 +159,11 @@ def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict
     return {
         **card_head(number, item),
         "agreement": float(len(set(labels)) == 1) if len(labels) > 1 else None,
-        "runs": [_sense_result(item, sense) if sense else None for sense in senses],
+        "runs": [_sense_result(item.sentence_type, sense) if sense else None for sense in senses],
     }
 
 
-def _sense_result(item: Item, sense: Sense) -> dict[str, Any]:
-    gold = item.sentence_type
+def _sense_result(gold: str | None, sense: Sense) -> dict[str, Any]:
     right = None if gold is None else sense.label == gold
     p = sense.probability_idiomatic
     return {

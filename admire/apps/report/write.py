@@ -63,8 +63,7 @@ def write_report(
     else:
         names, where = run_names(paths), Path(data) if data else None
         records = [read_record(path) for path in paths]
-        pairs = zip(paths, records, strict=True)
-        rankings = [with_pictures(path, record, where) for path, record in pairs]
+        rankings = [with_pictures(*pair, where) for pair in zip(paths, records, strict=True)]
         cards = Cards(rankings, records, metrics)
         embedded = make_thumbnails(cards.files) if images == "embed" else None
         thumbnails, pictures = embedded or (_links(cards.files, out), {})

@@ -45,7 +45,7 @@ class DataSet(Part):
     Attributes:
         files: ends of paths below the data's folder; the items of several are scored together.
         train: the same for what a training learns from.
-        settings: settings of the task that measures, such as lang, gold, split and query.
+        settings: of the task that measures, such as lang, gold, split and query.
     """
 
     files: tuple[Path, ...] = ()
@@ -54,12 +54,10 @@ class DataSet(Part):
 
 
 class Row(Part):
-    """A row of a table.
+    """A row of a table; its name and command are by default its parts' and the recipe's.
 
     Attributes:
         parts: names of groups of settings; a later group counts more.
-        name: the row's name (default: the names of its parts).
-        command: what it runs (default: the recipe's command).
         settings: its own settings, which count most.
         published: the paper's figures by set, in the order of the recipe's metrics.
         run: False for a system that admire cannot run, whose figures are only shown.
@@ -84,8 +82,7 @@ class Recipe(Part):
         differs: where this knowingly differs from the paper, and why.
         picture: what the page draws: losses and accuracy by epoch of each head, the accuracy of
             heads whose last part varies one setting, or the figures of rows by set.
-        sets: the data by name.
-        settings: settings of all rows.
+        settings: of all rows.
         parts: groups of settings by name.
     """
 
@@ -145,12 +142,7 @@ def recipe_names() -> list[str]:
 
 
 def read_recipe(name: str) -> Recipe:
-    """Read a recipe that comes with admire, or a TOML file of your own.
-
-    Raises:
-        UserError: there is none of that name, it is not TOML, or an entry is missing, unknown or
-            has a value that it cannot have.
-    """
+    """Read a recipe that comes with admire, or a TOML file of your own."""
     path = Path(name)
     if path.suffix != ".toml":
         paper, _, table = name.partition(":")

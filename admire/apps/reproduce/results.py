@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, short
+from admire.apps.report.plots import BAD, GOOD, MARKERS, MUTED, RUNS, draw, legend, plain, short
 from admire.apps.report.report import Plot, Report, Table, render
 from admire.apps.reproduce.recipe import Recipe
 from admire.apps.reproduce.rows import Items, figures_of
@@ -19,7 +19,6 @@ from admire.metrics.agreement import shared_items
 from admire.metrics.figures import INTERVALS, NOTHING, figure_text, paired_difference
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from admire.apps.reproduce.rows import Job
@@ -51,11 +50,9 @@ class Cell:
     """A row of a recipe on one of its sets.
 
     Attributes:
-        figures: what came out; none where it did not run.
         minus_first: its paired differences from the first row of the set that ran.
         n: how many items, pairs or queries the figures are of.
         note: why it did not run or has no figures, or which models replace which.
-        stand_in: whether other models replace those of the recipe.
         ran: whether it ran, or what came out before was read.
         epochs: the file with the losses and the accuracy by epoch of a head that was trained.
     """
@@ -73,18 +70,13 @@ class Cell:
 
 
 def result_table(recipe: Recipe, cells: Sequence[Cell]) -> pd.DataFrame:
-    """Return a row for each cell and metric, with these columns.
-
-    :data:`COLUMNS`: deviation is that over the seeds of a training, difference is ours minus
-    published, and minus_first is that of :class:`Cell`. A figure that is not known is NaN.
-    """
-    unknown = (float("nan"),) * 4
-    rows = []
+    """Return a row for each cell and metric, with :data:`COLUMNS`; unknown figures are NaN."""
+    nan, rows = (float("nan"),) * 4, []
     for cell in cells:
         for k, metric in enumerate(recipe.metrics):
-            ours = cell.figures.get(metric, unknown)
-            published = cell.published[k] if cell.published else unknown[0]
-            compared = published, ours[0] - published, *cell.minus_first.get(metric, unknown[:3])
+            ours = cell.figures.get(metric, nan)
+            published = cell.published[k] if cell.published else nan[0]
+            compared = published, ours[0] - published, *cell.minus_first.get(metric, nan[:3])
             of = recipe.paper, recipe.table, cell.row, cell.set, metric, cell.n
             rows.append((*of, *ours, *compared, cell.stand_in, cell.note))
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -101,12 +93,7 @@ def minus_first(first: Items, other: Items, metrics: Sequence[str]) -> dict[str,
 
 
 def cell_text(figure: pd.Series, decimals: int = 3) -> str:
-    """Return a figure's text: ours with its interval, the paper's, and how far ours differs.
-
-    Args:
-        figure: a row of :func:`result_table`.
-        decimals: of the paper's figures.
-    """
+    """Return a figure's text: ours with its interval, the paper's, and how far ours differs."""
     ours = figure_text(figure["ours"], figure["low"], figure["high"])
     if figure["metric"].rpartition(":")[2] in COUNTS:
         ours, decimals = ours.removesuffix(".000"), 0
@@ -139,14 +126,14 @@ def paper_table(
 ) -> tuple[pd.DataFrame, str]:
     """Return :func:`wide_table` as a paper has it, and the caption, with the notes on its rows."""
     wide = wide_table(recipe, table)
-    said = {
+    sentences = {
         "low": f"In brackets: 95 % intervals {INTERVALS} (10,000 resamples, seed 0).",
         "deviation": "±: the deviation over the seeds.",
         "published": "Below: the paper's figure, and ours minus the paper's.",
         "minus_first": "Minus first: the mean difference from a set's first row, item by item.",
     }
     text = [f"{recipe.paper}, {recipe.table}: {recipe.title}, on n items."]
-    text += [sentence for column, sentence in said.items() if table[column].notna().any()]
+    text += [sentence for column, sentence in sentences.items() if table[column].notna().any()]
     options = [job.options for job in jobs if job.trains]
     seeds = {own.get("seed", 0) + k for own in options for k in range(own.get("seeds", 1))}
     text += [f"Seeds of the trainings: {', '.join(map(str, sorted(seeds)))}."] * bool(seeds)
@@ -157,11 +144,7 @@ def paper_table(
 def write_results(
     recipe: Recipe, table: pd.DataFrame, folder: Path, plots: Sequence[Plot] = ()
 ) -> list[Path]:
-    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths.
-
-    Raises:
-        UserError: they cannot be written.
-    """
+    """Write ``table.csv`` and ``table.html`` into a folder, and return their paths."""
     wide = wide_table(recipe, table)
     rows = tuple(tuple(map(str, row)) for row in wide.itertuples(index=False))
     note = f"{HOW_TO_READ} {' '.join(recipe.differs)}"
@@ -180,11 +163,7 @@ def write_results(
 
 
 def draw_pictures(recipe: Recipe, cells: Sequence[Cell]) -> tuple[Plot, ...]:
-    """Draw what the recipe names as its ``picture``, of the rows that ran.
-
-    Raises:
-        UserError: the extra ``report`` is missing.
-    """
+    """Draw what the recipe names as its ``picture``, of the rows that ran."""
     ran = [cell for cell in cells if cell.ran]
     trained = {cell.row: pd.read_csv(cell.epochs) for cell in ran if cell.epochs}
     if recipe.picture == "losses":
@@ -215,7 +194,7 @@ def _losses(row: str, epochs: pd.DataFrame) -> Plot:
         lines = [*above.lines, *below.lines]
         for axes, label in ((above, "loss"), (below, "top-1")):
             axes.axvline(best["epoch"], color=MUTED, linewidth=0.8, linestyle="dotted")
-            _plain(axes, label)
+            plain(axes, label)
         below.set_xlabel("epoch")
         legend(figure, lines, ["training loss", "validation loss", "test top-1"])
 
@@ -246,7 +225,7 @@ def _accuracies(trained: Mapping[str, pd.DataFrame]) -> Iterator[Plot]:
                 )[0]
                 for place, (_, epochs) in enumerate(lines_of)
             ]
-            _plain(axes, "test top-1")
+            plain(axes, "test top-1")
             axes.set_xlabel("epoch")
             legend(figure, lines, [value for value, _ in lines_of])
 
@@ -283,16 +262,9 @@ def _points(recipe: Recipe, cells: Sequence[Cell], metric: str) -> Plot:
                     markerfacecolor="none" if row in models else None,
                 )
             )
-        _plain(axes, metric)
+        plain(axes, metric)
         axes.set_xticks(range(len(sets)), [name.replace("+", "\n+ ") for name in sets])
         axes.set_xlim(-0.5, len(sets) - 0.5)
         legend(figure, marks, [short(row, 22) for row in rows])
 
     return draw(f"points-{metric}", metric, f"{words}.", paint, height=3.0)
-
-
-def _plain(axes: Axes, label: str) -> None:
-    axes.set_ylabel(label)
-    axes.locator_params(axis="y", nbins=5)
-    axes.tick_params(bottom=False, left=False)
-    axes.grid()

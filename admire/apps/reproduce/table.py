@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -51,8 +52,7 @@ def reproduce_table(
         trust_remote_code: run custom code from the models of rows that need it.
 
     Returns:
-        What ``table.csv`` has, a row for each row, set and metric: see
-        :func:`admire.apps.reproduce.results.result_table`.
+        What ``table.csv`` has (:data:`admire.apps.reproduce.results.COLUMNS`).
 
     Raises:
         UserError: there is no such recipe, row or chat model, a setting is wrong, or ``out`` cannot
@@ -60,8 +60,8 @@ def reproduce_table(
     """
     from admire.apps.reproduce.results import result_table
 
-    folder = None if data is None else str(data)
-    table, jobs = read_jobs(str(recipe), folder, rows, llms, stand_in=stand_in)
+    place = None if data is None else str(data)
+    table, jobs = read_jobs(str(recipe), place, rows, llms, stand_in=stand_in)
     return result_table(table, run_jobs(table, jobs, Path(out), trusts=trust_remote_code))
 
 
@@ -137,7 +137,8 @@ def run_jobs(
                 continue
             log.info("%d of %d: %s, %s", number, len(jobs), name, place)
             cell.stand_in, cell.note = bool(job.instead), job.instead and f"stand-in: {job.instead}"
-            folder = out / _slug(name) / _slug(place)
+            slugs = [re.sub(r"[^\w.-]", "_", text) for text in (name, place)]
+            folder = out.joinpath(*slugs)
             try:
                 cell.figures, cell.n, items = rows.run(job, folder, out / "models", seen)
                 cell.ran = True
@@ -159,11 +160,6 @@ def run_jobs(
     return cells
 
 
-def _slug(name: str) -> str:
-    """Return a name as the name of a folder."""
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)
-
-
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
@@ -182,18 +178,10 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
                 continue
             lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
             rows.append([*chain(*chain(*lacking)), *chain(*map(missing_pictures, jobs))])
-        lists.append(
-            {
-                "recipe": name,
-                "paper": recipe.paper,
-                "table": recipe.table,
-                "title": recipe.title,
-                "rows": len(recipe.rows),
-                "to_run": len(rows),
-                "ready": sum(not needs for needs in rows),
-                "needs": list(dict.fromkeys(chain(*rows))),
-            }
-        )
+        texts = {key: getattr(recipe, key) for key in ("paper", "table", "title")}
+        counts = {"rows": len(recipe.rows), "to_run": len(rows), "ready": rows.count([])}
+        needs = list(dict.fromkeys(chain(*rows)))
+        lists.append({"recipe": name, **texts, **counts, "needs": needs})
     return lists
 
 
@@ -203,16 +191,12 @@ def brief(needs: Sequence[str]) -> list[str]:
     reasons = Counter(
         need.rpartition(" (")[2].removesuffix(")") for need in needs if need not in files
     )
-    more = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
-    return [*files[:3], *more, *(f"{reason} ({count})" for reason, count in reasons.items())]
+    others = [f"and {len(files) - 3} more files"] if len(files) > 3 else []
+    return [*files[:3], *others, *(f"{reason} ({count})" for reason, count in reasons.items())]
 
 
 def forecast(jobs: Jobs) -> list[Forecast]:
-    """Count what chat models would be asked for all rows; what rows share is counted once.
-
-    Raises:
-        UserError: no row can be counted.
-    """
+    """Count what chat models would be asked for all rows; what rows share is counted once."""
     from admire.pipeline.forecast import DryRun
 
     session, uncounted = DryRun(), Counter[str]()

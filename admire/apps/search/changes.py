@@ -14,7 +14,14 @@ from typing import NoReturn
 
 from admire.apps.search.encoding import EncodeBatches, EncoderRecord, encode_batches, tracks_of
 from admire.apps.search.entries import Entry, check_new, digest, read_entries
-from admire.apps.search.index import Record, check_encoder, open_index, read_record, write_record
+from admire.apps.search.index import (
+    Record,
+    check_encoder,
+    open_index,
+    read_record,
+    reason_of,
+    write_record,
+)
 from admire.apps.search.lance_table import Table
 from admire.core.errors import UserError
 from admire.core.storage import check_folder, only_writer, replace_folder, split_sheet
@@ -57,32 +64,38 @@ def write_index(
 
     Args:
         source: see :func:`admire.apps.search.read_entries`.
-        encode: encodes the batches.
         skip_bad: leave out entries that cannot be used, and count them.
-        replace: whether an index of another source may be replaced.
+        replace: whether an index of another source or kind may be replaced.
 
     Raises:
         UserError: something of the source cannot be used, or the folder cannot be written.
     """
     if not replace:
-        _check_source(out, os.path.abspath(source))
+        _check_source(out, source, skip_bad=skip_bad)
     with replace_folder(out, "index") as part:
         record = Record(encoder=EncoderRecord.of(encoder))
         return _add(part, record, Table(part), source, encoder, encode, skip_bad)
 
 
-def _check_source(out: Path, source: str) -> None:
-    """Refuse to replace an index that has entries of another source."""
+def _check_source(out: Path, source: Path, *, skip_bad: bool) -> None:
+    """Refuse to replace an index that has entries of another source or begins with another kind."""
     try:
         open_index(out)
     except UserError:  # there is none, or it is damaged
         return
-    sources = {cell.as_py() for batch in Table(out).batches(["source"]) for cell in batch["source"]}
-    if others := sources - {source}:
+    sources, firsts = set[str](), []
+    for batch in Table(out).batches(["source", "image"]):
+        sources.update(batch["source"].to_pylist())
+        firsts.append(bool(batch["image"][0].as_py()))
+    if others := sources - {os.path.abspath(source)}:
         raise UserError(
             f"{out}: is an index of {min(others)}. Choose another place, add to it, or replace it.",
             *("out", "add", "replace"),
         )
+    if firsts[0] != (pictures := has_pictures(source, skip_bad=skip_bad)):
+        before, now = ("texts", "pictures") if pictures else ("pictures", "texts")
+        reason = f"is an index of {before}, and {source} has {now}"
+        raise UserError(f"{out}: {reason}. Choose another place, or replace it.", "out", "replace")
 
 
 def add_to_index(
@@ -98,8 +111,8 @@ def add_to_index(
     An entry that has the name of one in the index, and comes from the same source, replaces it.
 
     Raises:
-        UserError: as for :func:`write_index`; or the index was made with another encoder, or has
-            another entry of the same name from another source.
+        UserError: as for :func:`write_index`; the index was made with another encoder, or has an
+            entry of the same name from another source.
     """
     with _opened(index) as (record, table):
         check_encoder(index, record.encoder, encoder)
@@ -132,14 +145,18 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
     return Changes(left, 0, len(gone), 0)
 
 
+def has_pictures(source: Path, *, skip_bad: bool = False) -> bool:
+    """Return whether a source begins with a picture."""
+    if source.is_dir() and not any(source.glob("*.parquet")):
+        return True
+    first = next(read_entries(source, (lambda error: None) if skip_bad else _refuse), None)
+    return bool(first and first.image)
+
+
 def default_encoder(source: Path, *, skip_bad: bool = False) -> str:
     """Return the encoder for a source where none is named: the default one, and if the source
     begins with a picture the one that encodes pictures in the same space."""
-    pictures = source.is_dir() and not any(source.glob("*.parquet"))
-    if not pictures:
-        first = next(read_entries(source, (lambda error: None) if skip_bad else _refuse), None)
-        pictures = bool(first and first.image)
-    encoder = Settings.encoder[0]
+    encoder, pictures = Settings.encoder[0], has_pictures(source, skip_bad=skip_bad)
     return encoder_attribute(encoder, "companion", encoder) if pictures else encoder
 
 
@@ -156,10 +173,7 @@ def _opened(index: Path) -> Iterator[tuple[Record, Table]]:
 
 
 class _Names:
-    """The names in an index and in a source, in a database on disk: memory does not grow with them.
-
-    ``seen`` is whether the source has the entry: None, "same" or "new".
-    """
+    """The names in an index and in a source, on disk; ``seen`` is None, "same" or "new"."""
 
     def __init__(self, table: Table):
         self._db = sqlite3.connect("", check_same_thread=False)
@@ -273,7 +287,7 @@ def _writing(folder: Path, errors: tuple[type[Exception], ...] = DISK_ERRORS) ->
     try:
         yield
     except errors as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(
-            f"{folder}: cannot be written ({reason}). Free space, or index again if it is damaged."
+            f"{folder}: cannot be written ({reason_of(error)}). Free space, or index again if it "
+            "is damaged."
         ) from error

@@ -68,14 +68,15 @@ def encode_batches(
     """
     if workers is None:
         return (encode_batch(entries, encoder) for entries in batches)
-    open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
-    return map_processes(batches, open_worker, workers)
+    return map_processes(
+        batches, partial(_open_worker, encoder.name, encoder.identity, device), workers
+    )
 
 
-def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[Entry]], Batch]:
+def _open_worker(name: str, identity: str, device: Device) -> Callable[[Sequence[Entry]], Batch]:
     """Open the encoder in one of several processes; return the function that encodes batches."""
-    encoder = open_encoder(record.name, device=device)
-    check_same("encoder", record.identity, encoder.identity)
+    encoder = open_encoder(name, device=device)
+    check_same("encoder", identity, encoder.identity)
     return partial(encode_batch, encoder=encoder)
 
 
@@ -94,11 +95,11 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
         return entry
 
     with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as folder:
-        given: dict[Path | None, Path | None] = {}  # pictures of Parquet; encoders read files
+        places: dict[Path | None, Path | None] = {}  # of Parquet's pictures; encoders read files
         entries = [*entries]
         for number, entry in enumerate(entries):
             if entry.content is not None:
-                given[file := Path(folder, str(number))] = entry.image
+                places[file := Path(folder, str(number))] = entry.image
                 file.write_bytes(entry.content)
                 entries[number] = replace(entry, image=file, content=None)
         entries, left_out = _usable(entries, check)
@@ -110,10 +111,10 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
                 raise
             left_out += damaged
             encoded = encode(entries, encoder)
-    for path, place in given.items():
+    for path, place in places.items():
         left_out = [reason.replace(f"{path}:", f"{place}:") for reason in left_out]
-    named = [replace(entry, image=given.get(entry.image, entry.image)) for entry in entries]
-    return Batch(named, encoded, left_out)
+    entries = [replace(entry, image=places.get(entry.image, entry.image)) for entry in entries]
+    return Batch(entries, encoded, left_out)
 
 
 def encode(entries: Sequence[Entry], encoder: TextEncoder) -> Encoded:

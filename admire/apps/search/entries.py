@@ -38,12 +38,8 @@ COLUMNS = ("image", "caption", "text", "id")
 class Entry(Candidate):
     """An entry of a collection: a picture, a text, or a picture and its caption.
 
-    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``.
-
-    Attributes:
-        where: the place that messages name while it is read, a file and a row, say.
-        content: a picture that is inside a Parquet file, until it is encoded.
-        digest: of its content when it was indexed, see :func:`digest`.
+    Its name is unique there. A picture inside a Parquet file has the path ``FILE/ROW``, and its
+    ``content`` until it is encoded. ``where`` is what messages name, a file and a row, say.
     """
 
     where: str = ""
@@ -63,8 +59,6 @@ def read_entries(
     - a folder: all its ``.parquet``, else all pictures below it, known by suffix, with captions in
       a ``.txt`` of the same name. Hidden files are left out, and with a warning links out of it.
 
-    No path or link leads out of a file's folder, see :func:`admire.core.files.path_inside`.
-
     Args:
         skip: takes what is wrong with an entry that cannot be used, which is then left out.
 
@@ -72,18 +66,15 @@ def read_entries(
         UserError: the file, row and column that cannot be used, and why; or there is nothing. With
             ``skip`` only if the file cannot be read any further.
     """
-    empty = True
+    make = None
     for make in _read(source):
-        empty = False
         try:
-            entry = make()
+            yield make()
         except UserError as error:
             if not skip:
                 raise
             skip(error)
-        else:
-            yield entry
-    if empty:
+    if not make:
         kind = "pictures (archives have to be unpacked)" if source.is_dir() else "texts"
         raise UserError(f"{source}: has no {kind}.")
 
@@ -126,9 +117,8 @@ def _read(source: Path) -> Iterator[Callable[[], Entry]]:
     if source.is_dir():
         names, out = _files_in(source)
         files = [source / n for n in names if n.endswith(".parquet") and "/" not in n]
-        for name in names if not files else ():
-            if name.lower().endswith(SUFFIXES):
-                yield partial(_picture_entry, source, name, out)
+        pictures = [n for n in names if n.lower().endswith(SUFFIXES)] if not files else ()
+        yield from (partial(_picture_entry, source, name, out) for name in pictures)
     for file in files:
         if suffix_of(file) not in FILES:
             raise UserError(
@@ -153,10 +143,9 @@ def _files_in(folder: Path) -> tuple[list[str], list[Path]]:
             try:
                 if path.is_symlink():
                     path_inside(folder, name, follow_links=False)
+                names += [name] if path.is_file() and not path.name.startswith(".") else []
             except UserError:
                 out.append(path)
-            else:
-                names += [name] if path.is_file() and not path.name.startswith(".") else []
     if out:
         name = str(out[0].relative_to(folder))
         log.warning("%r: is a link that leads out of the folder; %d left out.", name, len(out))

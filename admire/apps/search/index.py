@@ -98,11 +98,9 @@ class EntriesInMemory:
 
 @dataclass(frozen=True)
 class Index:
-    """A collection that can be searched.
+    """A collection that can be searched, in the tracks that its entries have vectors of.
 
-    Attributes:
-        tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
-        table: finds what is compared, by its approximate index; None compares every vector.
+    ``table`` finds what is compared, by its approximate index; None compares every vector.
     """
 
     encoder: EncoderRecord
@@ -126,14 +124,14 @@ class Index:
         either sense. What an entry lacks adds what others have on average.
 
         Args:
-            queries: vectors of unit length by role, shape (width,), or (windows, width) of a text
-                that is longer than the encoder reads.
+            queries: unit vectors by role, shape (width,), or (windows, width) of a long text.
             weights: of each role; a missing one counts 0.
             tracks: weights of ``image`` and ``caption``; a missing one counts 1.
         """
         windows = Windows.joined(list(map(np.atleast_2d, queries.values())))
         by_role = np.array([weights.get(role, 0.0) for role in queries])
         by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
+        cosines: Mapping[str, Vectors]
         if self.table:  # compare what LanceDB's index finds
             spreads = _spreads(_cosines(self.table.sample, windows))
             combined = {
@@ -169,9 +167,8 @@ def _cosines(encoded: Encoded, queries: Windows) -> dict[str, Vectors]:
 def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, Spread]:
     spreads = {}
     for track, values in cosines.items():
-        mean = np.nanmean(values, axis=0, dtype=float)
-        deviation = np.nanstd(values, axis=0, dtype=float)
-        deviation = np.where(deviation > SMALLEST, deviation, 1.0)
+        mean, spread = (of(values, axis=0, dtype=float) for of in (np.nanmean, np.nanstd))
+        deviation = np.where(spread > SMALLEST, spread, 1.0)
         penalty = np.nanmean(np.maximum(values - mean, 0), axis=0) / deviation
         spreads[track] = mean, deviation, penalty
     return spreads
@@ -200,9 +197,7 @@ def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
 
 
 def open_index(folder: Path) -> Index:
-    """Open an index that :func:`admire.apps.search.write_index` wrote. Vectors stay on disk.
-
-    Its state is that of this moment, whatever other processes add or remove later.
+    """Open an index in the state that it has now; vectors stay on disk.
 
     Raises:
         UserError: the folder is not an index, or it is damaged.
@@ -221,10 +216,7 @@ def open_index(folder: Path) -> Index:
 
 
 def export_index(index: Path, out: Path) -> None:
-    """Write all entries of an index with their vectors, a row an entry, in the index's order.
-
-    The columns are those of :class:`~.lance_table.Table` without source and digest.
-    """
+    """Write the entries of an index in its order: names, paths, captions and vectors."""
     from pyarrow.parquet import ParquetWriter
 
     from admire.apps.search.lance_table import vector_columns
@@ -238,7 +230,12 @@ def export_index(index: Path, out: Path) -> None:
         writer.add_key_value_metadata({"made by": MADE_BY})
 
 
+def reason_of(error: Exception) -> str:
+    """Return why a disk or LanceDB refused something, in one line."""
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0]
+
+
 def _damaged(folder: Path, error: Exception) -> UserError:
     """Return the error of a folder that cannot be read as an index."""
-    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return UserError(f"{folder}: is not an index, or damaged ({reason}). Index again.", "index")
+    text = f"{folder}: is not an index, or damaged ({reason_of(error)}). Index again."
+    return UserError(text, "index")

@@ -54,10 +54,9 @@ FRAGMENTS = 1024
 class Table:
     """Entries with their vectors in ``FOLDER/table``, a LanceDB table.
 
-    A row has the entry's name, the path of its picture, its caption and source, the digest of its
-    content, and ``image_vector`` and ``caption_vector``, null where it lacks one. Of a caption that
-    is longer than the encoder reads, ``caption_vector`` is the first window, and ``caption_more``
-    has the others, one after the other.
+    A row has ``image_vector`` and ``caption_vector``, null where the entry lacks one. Of a caption
+    that is longer than the encoder reads, ``caption_vector`` is the first window, and
+    ``caption_more`` has the others, one after the other.
 
     A damaged table and a full disk raise an OSError, RuntimeError or ValueError in any method.
 
@@ -106,8 +105,8 @@ class Table:
         for track in tracks:
             windows = batch.encoded.get(track, Windows.of(missing))
             if track == "caption":
-                more = [rest[1:].reshape(-1) if len(rest) > 1 else None for rest in windows.each]
-                columns[MORE] = pyarrow.array(more, pyarrow.list_(pyarrow.float32()))
+                rest = [own[1:].reshape(-1) if len(own) > 1 else None for own in windows.each]
+                columns[MORE] = pyarrow.array(rest, pyarrow.list_(pyarrow.float32()))
             vectors = windows.first
             mask = pyarrow.array(np.isnan(vectors).any(axis=1))  # null where they are NaN
             columns[f"{track}_vector"] = pyarrow.FixedSizeListArray.from_arrays(
@@ -132,8 +131,7 @@ class Table:
         """Bring approximate indexes up to date, and merge small parts of the table.
 
         Args:
-            trained: how many vectors they were made of, which is returned as it is now; they are
-                made again when there are twice as many.
+            trained: of how many vectors they were made, which is returned as it is now.
             new: nobody reads older states, so they are removed; otherwise after a week.
         """
         counts = self.counts
@@ -227,8 +225,8 @@ def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
         encoded[track] = Windows.of(vectors)
         if track == "caption" and batch[MORE].null_count < len(batch):
             each = [
-                np.append(first, np.array(more or (), np.float32)).reshape(-1, len(first))
-                for first, more in zip(vectors, batch[MORE].to_pylist(), strict=True)
+                np.append(first, np.array(rest or (), np.float32)).reshape(-1, len(first))
+                for first, rest in zip(vectors, batch[MORE].to_pylist(), strict=True)
             ]
             encoded[track] = Windows.joined(each)
     return encoded

@@ -28,9 +28,7 @@ from admire.tasks.retrieval.queries import interpret_queries
 class SearchResult:
     """The best entries of a collection with their scores, best first.
 
-    Attributes:
-        reading: how the expression was understood; None unless it was searched by meaning.
-        pictures: whether it was searched among pictures.
+    ``reading`` is how the expression was understood; None unless it was searched by meaning.
     """
 
     entries: list[tuple[Entry, float]]
@@ -66,11 +64,8 @@ def search_index(
     """Find the entries that show or mean what the span means in the text.
 
     Args:
-        text: a text that uses the expression.
         span: the expression, exactly as in the text.
-        index: what to search: an index, the folder of one, or a file of texts, see
-            :func:`admire.apps.search.read_texts`.
-        settings: None for the defaults.
+        index: an index, the folder of one, or a file of :func:`admire.apps.search.read_texts`.
         llm, encoder, detector: open models in place of those that the settings name, and of the
             built-in detector.
         session: asks the chat model; None is one of its own.
@@ -94,11 +89,8 @@ def search_index(
         (reading,) = interpret_queries(
             [item], settings, llm, detector, meanings=meanings, session=session
         )
-        texts = {"compound": span}
-        if meanings == "both":
-            texts |= reading.texts()
-        elif reading.gloss:
-            texts["gloss"] = reading.gloss
+        gloss = {"gloss": reading.gloss} if reading.gloss else {}
+        texts = {"compound": span} | (reading.texts() if meanings == "both" else gloss)
         weights = query_weights(scoring, reading.sense, texts)
     else:
         texts = {settings.query: text if settings.query == "sentence" else span}

@@ -44,11 +44,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def create_app(service: Service, host: str, token: str | None = None) -> Guard:
-    """Build the app of the page and of the address for programs, for a server at that host.
-
-    Args:
-        token: has to be given by the page's address and by programs; None lets everybody in.
-    """
+    """Build the app of the page and of the address for programs; None as a token lets all in."""
     app = FastAPI(
         title="admire serve",
         version="1",
@@ -90,17 +86,18 @@ def _examples() -> list[dict[str, Any]]:
     """Return the samples that a click fills in and ranks, without their gold."""
     with (SAMPLES / "manifest.jsonl").open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
+    by_sense = {(row["compound"], row["sentence_type"]): row for row in reversed(rows)}
     examples = []
     for key, title in EXAMPLES.items():
-        row = next(row for row in rows if (row["compound"], row["sentence_type"]) == key)
+        row = by_sense[key]
         before, _, after = row["sentence"].partition(row["compound"])
         candidates = [
             {"name": Path(candidate["image"]).name, "caption": candidate["caption"]}
             for candidate in row["candidates"]
         ]
-        texts = {key: row[key] for key in ("compound", "sentence", "language")}
-        texts |= {"title": title, "before": before, "after": after}
-        examples.append(texts | {"candidates": candidates})
+        texts = {name: row[name] for name in ("compound", "sentence", "language")}
+        words = {"title": title, "before": before, "after": after}
+        examples.append(texts | words | {"candidates": candidates})
     return examples
 
 

@@ -12,18 +12,17 @@ from fastapi import Request
 
 from admire.apps.serve.guard import MEGABYTE
 from admire.apps.serve.problems import LATER, Problem
-from admire.data.image_files import FORMATS, OTHER_FORMAT
+from admire.data.image_files import FORMATS, OTHER_FORMAT, PLACEHOLDERS
 
 PATIENCE = 30.0
 """Seconds after which a client is given up who sends nothing more of a body, or reads nothing."""
 
 
 class Bodies:
-    """The bodies of all requests that are in memory.
+    """The bodies of all requests that are in memory, of so many megabytes at most.
 
-    Args:
-        megabytes: the most that they may have together. Those of less than 1 % of this are let in
-            all the same, so that who sends large ones cannot keep out everybody.
+    Those of less than 1 % of this are let in all the same, so that who sends large ones cannot keep
+    out everybody.
     """
 
     def __init__(self, megabytes: float):
@@ -40,10 +39,6 @@ class Bodies:
         """Read a body, which counts as long as the block lasts; what is deleted of it does not.
 
         Its size is that of what arrives: ``Content-Length`` may be missing or wrong.
-
-        Raises:
-            Problem: it is compressed, or has more than so many megabytes, or those of all requests
-                have more than they may, or it does not arrive.
         """
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Problem(415, "The body is compressed. Send it without Content-Encoding.")
@@ -97,7 +92,9 @@ def check_picture(path: Path, name: str, megapixels: float) -> None:
         most = f"{megapixels:g} million pixels, the limit"
         raise Problem(413, f"{name}: has more than {most}. Scale it down.") from None
     except UnidentifiedImageError:
-        raise Problem(415, f"{name}: {OTHER_FORMAT}") from None
+        start = path.read_bytes()[:100]
+        kinds = (text for kind, text in PLACEHOLDERS.items() if re.match(kind, start, re.I))
+        raise Problem(415, f"{name}: {next(kinds, OTHER_FORMAT)}") from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
             422, f"{name}: cannot be decoded. It may be truncated: copy or download it again."
@@ -113,14 +110,12 @@ def label(name: str) -> str:
 
 def distinct(names: list[str]) -> list[str]:
     """Return the names; those that appeared before, in whatever case, get a number."""
-    taken: set[str] = set()
-    numbered = []
+    numbered: dict[str, str] = {}
     for name in names:
         path = Path(name)
         number, unique = 1, name
-        while unique.casefold() in taken:
+        while unique.casefold() in numbered:
             number += 1
             unique = f"{path.stem} ({number}){path.suffix}"
-        taken.add(unique.casefold())
-        numbered.append(unique)
-    return numbered
+        numbered[unique.casefold()] = unique
+    return list(numbered.values())

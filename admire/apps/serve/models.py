@@ -38,11 +38,10 @@ class Models:
     What cannot be opened raises :class:`OpeningError`, also when it is asked for again soon.
 
     Args:
-        profile: the name of the profile that is loaded in the background and listed first.
+        profile: the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
         asking: how chat models are asked; the budget is that of each ranking.
-        open_llms, open_encoder: in place of :meth:`admire.llm.Session.open` and
-            :func:`admire.encoders.open_encoder`.
+        open_llms, open_encoder: in place of those of a session and of ``admire.encoders``.
     """
 
     def __init__(
@@ -74,10 +73,9 @@ class Models:
         """Return the profiles that cannot be used for want of a key."""
         from admire.llm.address import lacks_key
 
-        stacks = {name: self.settings(name) for name in self.profiles}
         return [
             name
-            for name, stack in stacks.items()
+            for name, stack in zip(self.profiles, map(self.settings, self.profiles), strict=True)
             if lacks_key(stack.llm_url) and any(llm.startswith("openai:") for llm in stack.llms)
         ]
 
@@ -101,10 +99,7 @@ class Models:
         return sum(len(self._opened.get(key, "1")) for key in keys)
 
     def open(self, profile: str) -> bool:
-        """Open what a profile needs, and return whether it asks a chat server.
-
-        No weights are loaded, but a hub may be asked, so a queue should not wait for it.
-        """
+        """Open what a profile needs, but no weights; return whether it asks a chat server."""
         settings = self.settings(profile)
         llms = self.llms(settings)
         if settings.compares:
@@ -135,8 +130,8 @@ class Models:
     def steps(self) -> dict[str, Callable[[], None]]:
         """Return by name what loads each model that the first profile needs.
 
-        Local chat models are the last, which also read how prompts begin, so that the first
-        question takes no longer than the next. Answers from the cache do without.
+        Local chat models are the last; they read how prompts begin, so that the first question
+        takes no longer than the next.
         """
         from admire.data.items import Item
         from admire.embedded.light_detector import LightDetector
@@ -172,8 +167,8 @@ class Models:
         def detect() -> None:
             detector = self.detector(settings)
             if isinstance(detector, LightDetector):
-                for one in detector.encoders:
-                    reader = _without_cache(open_context_encoder(one.name))
+                for encoder in detector.encoders:
+                    reader = _without_cache(open_context_encoder(encoder.name))
                     reader.encode_queries([Query("Hello", span=(0, 5))])
 
         def read(name: str) -> None:

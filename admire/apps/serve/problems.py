@@ -44,11 +44,10 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
 
     def response(self, headers: Headers) -> Response:
         """Answer a request with these headers: by JSON, or by a page for a browser's window."""
-        details = self.details()
+        content = self.details().model_dump()
         if "text/html" in headers.get("accept", ""):
-            page = template("problem.html.j2").render(title=details.title, detail=self.detail)
+            page = template("problem.html.j2").render(content)
             return HTMLResponse(page, self.status, self.headers)
-        content = details.model_dump()
         return JSONResponse(content, self.status, self.headers, media_type=PROBLEM_TYPE)
 
 

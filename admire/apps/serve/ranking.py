@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from admire.apps.audit.audit import in_sentence
 from admire.apps.report.gallery import result
@@ -29,7 +29,6 @@ from admire.senses.recorded_replies import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 
 if TYPE_CHECKING:
-    from admire.encoders import TextEncoder
     from admire.senses import Detector
 
 LanguageFrom = Literal["request", "sentence", "default"]
@@ -54,21 +53,19 @@ def rank_item(
         names = tuple(source.name for source in recorded)
         by_vectors = tuple(filter(compares_vectors, settings.rankers))
         settings = replace(settings, rankers=by_vectors, llms=names)
-    encoders: list[TextEncoder] | None = None
-    caption_encoder = None
+    opened: dict[str, Any] = {}
     if settings.compares:
         settings = look_where_no_caption_is(summarise_set([item]), settings)
-        encoders = [models.encoder(name, settings) for name in settings.encoder]
+        opened["encoder"] = [models.encoder(name, settings) for name in settings.encoder]
         if settings.caption_encoder:
-            caption_encoder = models.encoder(settings.caption_encoder, settings)
+            opened["caption_encoder"] = models.encoder(settings.caption_encoder, settings)
     return rank(
         [item],
         settings,
         asking=models.asking,
         llms=recorded if readings else models.llms(settings),
-        encoder=encoders,
-        caption_encoder=caption_encoder,
         detector=None if readings else models.detector(settings),
+        **opened,
     )
 
 
@@ -79,26 +76,20 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
         probability = {"idiomatic": 1.0, "literal": 0.0}.get(reading.sense or "", 0.5)
     votes = (reading.votes or schemas.Votes()).model_dump()
     sense = Sense(reading.sense, probability, **votes, by=reading.by)
-    meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
+    meanings = {}
+    for label in get_args(SenseLabel):
+        sent = getattr(reading, label)
+        definitions = filter(None, (" ".join(text.split()) for text in sent.definitions))
+        meanings[label] = Meaning(tuple(definitions)[:DEFINITIONS], next(iter(sent.scenes), None))
     name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
     replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}
     return Recorded(name, name, replies)
 
 
-def _meaning(meaning: schemas.Meaning) -> Meaning:
-    definitions = filter(None, (" ".join(text.split()) for text in meaning.definitions))
-    return Meaning(tuple(definitions)[:DEFINITIONS], next(iter(meaning.scenes), None))
-
-
 def describe(
     run: Run, detector: Detector | None = None, language_from: LanguageFrom = "request"
 ) -> schemas.Ranking:
-    """Describe a run of one item.
-
-    Args:
-        detector: of the run, to warn if it was not trained on the item's language.
-        language_from: where that language is from.
-    """
+    """Describe a run of one item; warn if its detector was not trained on the language."""
     (ranking,) = run.rankings
     item, facts = ranking.item, result(ranking.item, ranking, run.record)
     candidates = [
@@ -110,13 +101,7 @@ def describe(
         }
         for k, candidate in enumerate(item.candidates)
     ]
-    warnings = []
-    if language_from == "default":
-        warnings.append("The language could not be detected, so English is assumed.")
-    if any(reading.get("by") == "detector" for reading in facts["readings"]):
-        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
-        if untrained := describe_untrained(detector, [item.language], guessed):
-            warnings.append(untrained)
+    warnings = [*_language_warnings(item, facts, detector, language_from)]
     if item.sentence and not in_sentence(item):
         warnings.append(f"The compound “{item.phrase}” is not in the sentence.")
     if run.record["models"]["encoders"] and shares_no_view(item):
@@ -143,6 +128,18 @@ def describe(
             "warnings": warnings,
         }
     )
+
+
+def _language_warnings(
+    item: Item, facts: Mapping[str, Any], detector: Detector | None, language_from: LanguageFrom
+) -> Iterator[str]:
+    """Yield what is doubtful about an item's language."""
+    if language_from == "default":
+        yield "The language could not be detected, so English is assumed."
+    if any(reading.get("by") == "detector" for reading in facts["readings"]):
+        guessed = " (guessed from the sentence)" if language_from == "sentence" else ""
+        if untrained := describe_untrained(detector, [item.language], guessed):
+            yield untrained
 
 
 def zip_folder(run: Run) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +42,7 @@ PROBLEM: dict[str, Any] = {
     "description": "Why it cannot be done (RFC 9457).",
     "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
 }
-TOLD = {
+LINE_SCHEMA = {
     "itemSchema": {
         "anyOf": [
             {"$ref": "#/components/schemas/Ranking"},
@@ -113,7 +113,7 @@ async def _answers(body: bytearray, request: Request, service: Service) -> Async
 @router.post(
     "/v1/rank",
     response_model=Ranking,
-    responses={200: {"content": {LINES: TOLD, ZIP: {}}}},
+    responses={200: {"content": {LINES: LINE_SCHEMA, ZIP: {}}}},
     openapi_extra={
         "requestBody": {"content": {LINES: {"itemSchema": {"$ref": "#/components/schemas/Row"}}}}
     },
@@ -130,13 +130,12 @@ async def rank(body: Row, request: Request, service: TheService) -> Any:
     items are ranked in any case.
     """
     accepted = request.headers.get("accept", "")
-    options = {"zipped": ZIP in accepted, "told": LINES in accepted}
+    options = {"zipped": ZIP in accepted, "reports": LINES in accepted}
     events: AsyncGenerator[Any, None] = _rank(body, request, service, **options)
     if ZIP in accepted:
         return Response(await _last(events), media_type=ZIP)
     if LINES not in accepted:
-        answer: BaseModel = await _last(events)
-        return Response(answer.model_dump_json(), media_type="application/json")
+        return Response((await _last(events)).model_dump_json(), media_type="application/json")
     first = await anext(events)  # its place in the queue: what is wrong by then has a status
     return Lines(_lines(first, events))
 
@@ -171,81 +170,80 @@ async def _rank(
     end: int | None = None,
     *,
     zipped: bool = False,
-    told: bool = False,
+    reports: bool = False,
 ) -> AsyncGenerator[Progress | Ranking | bytes, None]:
     """Rank an item when its turn comes; yield the progress, and last the ranking or run folder.
 
     Args:
         body: a bytearray, from which the item is deleted as soon as it is read.
         end: of the item there.
-        told: whether the progress is yielded.
+        reports: whether the progress is yielded.
     """
     service.work.check_room()
     models, names = service.models, dict[str, str]()
-    with ExitStack() as held:
 
-        def do() -> Ranking | bytes:
-            from admire.apps.serve.ranking import describe, rank_item, zip_folder
+    def do() -> Ranking | bytes:
+        from admire.apps.serve.ranking import describe, rank_item, zip_folder
 
-            settings = models.settings(profile)
-            run = rank_item(item, settings, models, readings)
-            if zipped:
-                return zip_folder(run)
-            detector = None if readings else models.detector(settings)
-            return describe(run, detector, language_from)
+        settings = models.settings(profile)
+        run = rank_item(item, settings, models, row.readings)
+        if zipped:
+            return zip_folder(run)
+        detector = None if row.readings else models.detector(settings)
+        return describe(run, detector, language_from)
 
-        def parse() -> Row:
-            check_json(body[:end], service.limits.json)
-            row = Row.model_validate_json(body[:end])
-            del body[:end]
-            if len(row.candidates) + len(row.sequence) > (most := service.limits.pictures):
-                raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
-            if len(row.readings) > (most := models.count_llms(row.profile or models.profiles[0])):
-                raise Problem(422, f"readings: are more than {most}, one for each chat model.")
-            megabytes = service.limits.megabytes
-            for key, file in FILES.items():
-                for k, thing in enumerate(getattr(row, key)):
-                    path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
-                    names[str(path)] = name
-                    if thing.image is None:
-                        continue
-                    if len(thing.image) > megabytes * MEGABYTE:
-                        raise Problem(413, f"{name}: is more than {megabytes:g} MB, the limit.")
-                    path.write_bytes(thing.image)
-                    thing.image = None  # the file is enough
-            return row
-
-        def read() -> tuple[Item, LanguageFrom]:
-            language = row.language
-            language_from: LanguageFrom = "request"
-            if not (language and language.strip()):
-                language = language_of(row.sentence or "")
-                language_from = "sentence" if language else "default"
-            return _read(row, folder, language or "en"), language_from
-
-        with service.hidden_paths(names):
-            folder = Path(held.enter_context(TemporaryDirectory(dir=service.folder)))
-            async with service.parsing:
-                row = await run_in_threadpool(parse)
-            profile, readings = row.profile or models.profiles[0], row.readings
-            for path, name in names.items():
-                if Path(path).exists():
-                    check = partial(check_picture, Path(path), name, service.limits.megapixels)
-                    async with service.decoding:
-                        await run_in_threadpool(check)
-            item, language_from = await run_in_threadpool(read)
-            asks = not readings and await service.asks(profile)
-            pieces = len(item.candidates) + len(item.sequence)
-            work = service.work.run(do, request, pieces, asks=asks, told=told)
-            async with aclosing(work) as events:
-                async for event in events:
-                    yield event
+    with service.hidden_paths(names), TemporaryDirectory(dir=service.folder) as place:
+        async with service.parsing:
+            row = await run_in_threadpool(_parse, body, end, service, Path(place), names)
+        profile = row.profile or models.profiles[0]
+        for path in filter(Path.exists, map(Path, names)):
+            check = partial(check_picture, path, names[str(path)], service.limits.megapixels)
+            async with service.decoding:
+                await run_in_threadpool(check)
+        item, language_from = await run_in_threadpool(_read, row, Path(place))
+        asks = not row.readings and await service.asks(profile)
+        pieces = len(item.candidates) + len(item.sequence)
+        async with aclosing(
+            service.work.run(do, request, pieces, asks=asks, reports=reports)
+        ) as events:
+            async for event in events:
+                yield event
 
 
-def _read(row: Row, folder: Path, language: str) -> Item:
+def _parse(
+    body: Any, end: int | None, service: Service, folder: Path, names: dict[str, str]
+) -> Row:
+    """Take a row out of a body; its pictures go to the folder, and ``names`` gets theirs here."""
+    check_json(body[:end], service.limits.json)
+    row = Row.model_validate_json(body[:end])
+    del body[:end]
+    if len(row.candidates) + len(row.sequence) > (most := service.limits.pictures):
+        raise Problem(422, f"candidates, sequence: are more than {most}, the limit.")
+    models, megabytes = service.models, service.limits.megabytes
+    if len(row.readings) > (most := models.count_llms(row.profile or models.profiles[0])):
+        raise Problem(422, f"readings: are more than {most}, one for each chat model.")
+    for key, file in FILES.items():
+        for k, thing in enumerate(getattr(row, key)):
+            path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
+            names[str(path)] = name
+            if thing.image is None:
+                continue
+            if len(thing.image) > megabytes * MEGABYTE:
+                raise Problem(413, f"{name}: is more than {megabytes:g} MB, the limit.")
+            path.write_bytes(thing.image)
+            thing.image = None  # the file is enough
+    return row
+
+
+def _read(row: Row, folder: Path) -> tuple[Item, LanguageFrom]:
     """Read a row as an item, whose pictures are in the folder under their numbers."""
     from admire.data.rows import RowReader
 
+    language = row.language
+    language_from: LanguageFrom = "request"
+    if not (language and language.strip()):
+        language = language_of(row.sentence or "")
+        language_from = "sentence" if language else "default"
     others = {"candidates", "sequence", "profile", "readings"}
     plain = row.model_dump(exclude=others, exclude_none=True)
     for key, file in FILES.items():
@@ -258,4 +256,4 @@ def _read(row: Row, folder: Path, language: str) -> Item:
             | ({"image": folder / number} if (folder / number).exists() else {})
             for thing, name, number in zip(things, names, numbered, strict=True)
         ]
-    return RowReader(language).item(plain, "")
+    return RowReader(language or "en").item(plain, ""), language_from

@@ -104,10 +104,6 @@ def run_server(
         port: 0 takes a free one.
         token: has to be given for the page and by programs.
         opens: the page in the browser.
-
-    Raises:
-        UserError: other machines can reach the address and no token is set, or the server
-            cannot listen there.
     """
     if not is_loopback(host) and not token:
         raise UserError(f"Other machines can reach {host}. Give a token.", "token")
@@ -143,8 +139,5 @@ def run_server(
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Return whether a message is not about a request, which runs in another thread.
-
-    Warnings about an item name it. Errors are logged in any case.
-    """
+    """Return whether a message is an error, or not about a request, which has another thread."""
     return record.levelno >= logging.ERROR or record.thread == threading.main_thread().ident

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -32,13 +32,7 @@ log = logging.getLogger("admire")
 
 
 class State(BaseModel):
-    """How far the loading of the first profile's models is.
-
-    Attributes:
-        message: the same for people.
-        loaded, loading: what is, and what is not yet.
-        keyless: the profiles that cannot be used for want of a key.
-    """
+    """How far the loading of the first profile's models is; ``keyless`` profiles lack a key."""
 
     state: Literal["loading", "ready", "failed"] = "loading"
     message: str = "The models are being loaded."
@@ -123,11 +117,7 @@ class Service:
 
     @contextmanager
     def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
-        """Turn a user's error into a problem without paths of this machine.
-
-        Args:
-            names: what the client calls files, by their paths here.
-        """
+        """Turn a user's error into a problem with the client's names of files, by paths here."""
         try:
             yield
         except UserError as error:
@@ -147,9 +137,8 @@ _FOLDERS = re.compile(r"(?<![\w:/.…-])/(?:[^\s/:'\"]+/)+")
 """Folders at the start of a path, but not of an address."""
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+def _service(request: Request) -> Any:
+    return request.app.state.service
 
 
 TheService = Annotated[Service, Depends(_service)]

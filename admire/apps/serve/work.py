@@ -47,15 +47,15 @@ class _Job:
 
     do: Callable[[], Any]
     turn: float
-    told: bool
+    reports: bool
     result: Future[Any] = field(default_factory=Future)
     news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
     place: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def move(self, place: int) -> None:
-        """Report a new place in the queue, if somebody is told."""
-        if self.told and self.place != place:
+        """Report a new place in the queue, if somebody wants it."""
+        if self.reports and self.place != place:
             self.place = place
             self.news.put_nowait(Progress(place=place))
 
@@ -80,15 +80,12 @@ class Work:
     Args:
         limit: how many jobs can wait.
         asking: how many jobs ask chat servers at the same time.
-
-    Attributes:
-        jobs: those under way, and those that wait.
     """
 
     def __init__(self, limit: int, asking: int):
         self.limit = limit
         threads = {False: (1, "admire work"), True: (asking, "admire asking")}
-        self._threads = {asks: ThreadPoolExecutor(*named) for asks, named in threads.items()}
+        self._threads = {asks: ThreadPoolExecutor(*pair) for asks, pair in threads.items()}
         self.jobs = set[_Job]()
         self._waiting: dict[bool, list[_Job]] = {False: [], True: []}
         self._closed = False
@@ -100,7 +97,7 @@ class Work:
         pieces: int,
         *,
         asks: bool = False,
-        told: bool = True,
+        reports: bool = True,
     ) -> AsyncGenerator[Progress | Result, None]:
         """Do something when its turn comes; yield its places and progress, and last its result.
 
@@ -110,11 +107,11 @@ class Work:
         Args:
             pieces: how much it is to do.
             asks: whether it asks a chat server.
-            told: whether places and progress are yielded.
+            reports: whether places and progress are yielded.
         """
         self.check_room()
         loop, waiting = asyncio.get_running_loop(), self._waiting[asks]
-        job = _Job(do, loop.time() + PIECE * pieces, told)
+        job = _Job(do, loop.time() + PIECE * pieces, reports)
         leaving = asyncio.create_task(_gone(request))
         leaving.add_done_callback(lambda _: job.stop())
         self.jobs.add(job)
@@ -167,7 +164,7 @@ class Work:
 
         def listen(stage: str, done: int, total: int) -> None:
             job.check()
-            if job.told:
+            if job.reports:
                 progress = Progress(place=0, stage=stage, done=done, total=total)
                 loop.call_soon_threadsafe(job.news.put_nowait, progress)
 
