@@ -191,7 +191,7 @@ def _fuse_item(
     columns, shares, fused = dict[str, Any](), dict[str, Any](), list[FusedRun]()
     runs = zip(folders, weights, rankings, strict=True)
     for k, (folder, weight, ranking) in enumerate(runs, start=1):
-        fused.append(FusedRun(str(folder), weight, ranking.order))
+        fused.append(FusedRun(run=str(folder), weight=weight, order=ranking.order))
         columns[f"score{k}"] = ranking.scores
         columns[f"rank{k}"] = [1 + ranking.order.index(name) for name in item.names]
         share = weight / sum(weights) * comparable(ranking.scores, method)

@@ -71,8 +71,7 @@ def part_column(part: Part) -> str:
     return PART + "_".join(filter(None, (part.of, part.text))).replace(" ", "_")
 
 
-@dataclass(frozen=True)
-class FusedRun:
+class FusedRun(BaseModel, frozen=True):
     """A run that was fused into another one: its folder, and its order of an item, best first."""
 
     run: str

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain, product
+from itertools import chain, islice, product
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
@@ -318,8 +318,7 @@ class RankingPipeline:
             self.seconds["senses and meanings"] += time.perf_counter() - started
             heard = self.stage.hold(items, decided, strict=first)
             for purpose, spent in self.session.seconds.items():
-                stage = "rankers" if purpose == "ranking" else "senses and meanings"
-                self.seconds[stage] += spent
+                self.seconds[STAGES.get(purpose, "senses and meanings")] += spent
             self.session.seconds.clear()
         by_model: list[list[Interpretation | None]] = [[own for own, _ in row] for row in heard]
         if self.settings.query != "meaning" or not by_model:
@@ -329,7 +328,7 @@ class RankingPipeline:
         for ranker in self.rankers:
             # All models' readings at once, so that their texts are encoded together.
             results = iter(ranker.judge_all([*items] * len(by_model), [*chain(*by_model)]))
-            judged = [[next(results) for _ in items] for _ in by_model]
+            judged = [list(islice(results, len(items))) for _ in by_model]
             for k, own in enumerate(compared):
                 for of_encoder in zip(*(row[k] for row in judged), strict=True):
                     own += zip([row[k] for row in by_model], of_encoder, strict=True)
@@ -374,6 +373,9 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
 
     return progress_told_to(log_progress)
 
+
+STAGES = {"ranking": "rankers"}
+"""The stage, in a run's seconds, of the questions for a purpose; else they are for meanings."""
 
 Evidence = tuple[Interpretation | None, Judgement]
 """A judgement, and the reading that it is of; None for a baseline."""

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,6 +22,9 @@ from admire.core.schema import Count, Seed
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions, Settings
 from admire.tasks.task import open_session
+
+if TYPE_CHECKING:
+    from admire.data.rows import Fault
 
 log = logging.getLogger("admire")
 
@@ -91,12 +95,12 @@ def check(
     counts, links = counted.counts, list(counted.links)
     for item in files.read(data, RowReader(skip=lambda fault: None)) if encoders else ():
         count_long(encoders, item)
-    long_texts = [encoder.long_texts for encoder in encoders if encoder.long_texts]
+    long_texts = list(filter(None, map(attrgetter("long_texts"), encoders)))
     if json:
         lists = {"faults": [fault._asdict() for fault in faults], "links": links}
         print_json({"counts": counts, **lists, "long_texts": long_texts})
     else:
-        _print_check(counts, [fault.what for fault in faults], links, long_texts)
+        _print_check(counts, faults, links, long_texts)
         if not files.images and any("images" in fault.settings for fault in faults):
             log.info("If the pictures are elsewhere, or tools named them: --images FOLDER")
         if counts["pictures"] and not counts["captions"]:
@@ -111,7 +115,7 @@ def check(
 
 def _print_check(
     counts: Mapping[str, int],
-    faults: Sequence[str],
+    faults: Sequence[Fault],
     links: Sequence[str],
     long_texts: Sequence[Mapping[str, Any]],
 ) -> None:
@@ -119,7 +123,7 @@ def _print_check(
     from admire.encoders.cached import describe_long
 
     for fault in faults:
-        print(visible(fault))
+        print(visible(fault.what))
     if without := counts.get(UNRANKED):
         which = "No candidates" if without == counts["items"] else f"{without} {UNRANKED}"
         print(f"{which}: for admire sense, not for admire rank.")
