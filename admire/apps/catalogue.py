@@ -23,18 +23,13 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Model:
-    """One row of ``admire models``: what the plug-in that opens it, or a variant, says of it.
+    """One row of ``admire models``: what the plug-in that opens it, or a variant, says of it."""
 
-    Attributes:
-        name: what the user calls it; a word in capitals is a placeholder.
-        weights: the repositories on the hub that hold them.
-    """
-
-    name: str
+    name: str  #: what the user calls it; a word in capitals is a placeholder
     what: str
     size: str
     licence: str
-    weights: tuple[str, ...]
+    weights: tuple[str, ...]  #: the repositories on the hub that hold them
     plugin: Plugin
 
     @property

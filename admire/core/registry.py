@@ -81,20 +81,13 @@ class PluginError(UserError):
 
 
 class Variant(NamedTuple):
-    """A model of a family that is recommended by name, as a row of ``admire models``.
+    """A model of a family that is recommended by name, as a row of ``admire models``."""
 
-    Attributes:
-        name: what follows the family's colon; empty for the plug-in itself.
-        size: of the download.
-        licence: of the weights; NC in it forbids commercial use.
-        weights: the repositories on the hub that contain them.
-    """
-
-    name: str
+    name: str  #: what follows the family's colon; empty for the plug-in itself
     about: str
-    size: str
-    licence: str
-    weights: tuple[str, ...] = ()
+    size: str  #: of the download
+    licence: str  #: of the weights; NC in it forbids commercial use
+    weights: tuple[str, ...] = ()  #: the repositories on the hub that contain them
 
 
 class Plugin(NamedTuple):

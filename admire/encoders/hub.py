@@ -18,19 +18,12 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True)
 class Source:
-    """The location and version of a model's files.
+    """The location and version of a model's files."""
 
-    Attributes:
-        place: the folder or the repository, for libraries.
-        revision: the commit; None for a folder.
-        identity: the digest of a folder's content, or ``REPOSITORY@COMMIT``.
-        folder: the local folder; None for a repository.
-    """
-
-    place: str
-    revision: str | None
-    identity: str
-    folder: Path | None = None
+    place: str  #: the folder or the repository, for libraries
+    revision: str | None  #: the commit; None for a folder
+    identity: str  #: the digest of a folder's content, or ``REPOSITORY@COMMIT``
+    folder: Path | None = None  #: the local folder; None for a repository
 
     def file(self, *names: str) -> Path:
         """Find the first of these files that the model has, see :func:`hub_file`."""

@@ -19,15 +19,10 @@ CHARACTERS = 16
 
 
 class Windows(NamedTuple):
-    """The unit vectors of texts or pictures: one each, or several of a long text.
+    """The unit vectors of texts or pictures: one each, or several of a long text."""
 
-    Attributes:
-        vectors: shape (windows, width).
-        starts: where the windows of each text begin, shape (texts,).
-    """
-
-    vectors: Vectors
-    starts: npt.NDArray[np.int64]
+    vectors: Vectors  #: shape (windows, width)
+    starts: npt.NDArray[np.int64]  #: where the windows of each text begin, shape (texts,)
 
     @classmethod
     def of(cls, vectors: Vectors, counts: Iterable[int] | None = None) -> Self:

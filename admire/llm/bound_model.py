@@ -36,29 +36,22 @@ UNKNOWN = "unknown"
 
 
 class Entry(NamedTuple):
-    """The account of one stage and one model. A sum is None if it is unknown for a reply.
-
-    Attributes:
-        answered_by: the server's names of the models that answered, each once.
-        cut_off: how many questions the server cut off.
-        price_now: of the replies that were not in the cache.
-        why: why the price is unknown; empty if it is known.
-    """
+    """The account of one stage and one model. A sum is None if it is unknown for a reply."""
 
     stage: str
     llm: str
-    answered_by: list[str]
+    answered_by: list[str]  #: the server's names of the models that answered, each once
     calls: int
     from_cache: int
-    cut_off: int
+    cut_off: int  #: how many questions the server cut off
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
     image_tokens: int | None
     seconds: float | None
     price: Price | None
-    price_now: Price | None
-    why: str
+    price_now: Price | None  #: of the replies that were not in the cache
+    why: str  #: why the price is unknown; empty if it is known
 
 
 def account_row(entry: Entry) -> dict[str, Any]:

@@ -86,18 +86,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Usage:
-    """The tokens of a question and its reply, as the server counts them.
+    """The tokens of a question and its reply, as the server counts them."""
 
-    Attributes:
-        prompt: images included; ``cached`` of these the server had cached.
-        completion: with the model's reasoning.
-        images: 0 if the server does not report it.
-    """
-
-    prompt: int = 0
+    prompt: int = 0  #: images included; ``cached`` of these the server had cached
     cached: int = 0
-    completion: int = 0
-    images: int = 0
+    completion: int = 0  #: with the model's reasoning
+    images: int = 0  #: 0 if the server does not report it
 
 
 @dataclass(frozen=True)

@@ -105,18 +105,12 @@ IMAGINED = likelier(1.0, "detector")
 
 
 class Speaker(NamedTuple):
-    """A chat model of a run, or a recording in its place, which is not asked.
-
-    Attributes:
-        method: what decides the sense; "ranker" is the decider.
-        rankers: those that judge items one by one, by its replies if they ask.
-        decider: the one of them whose answers contain the sense; it goes first.
-    """
+    """A chat model of a run, or a recording in its place, which is not asked."""
 
     model: BoundModel | Recording
-    method: Method | Literal["ranker"]
-    rankers: Sequence[Ranker] = ()
-    decider: Ranker | None = None
+    method: Method | Literal["ranker"]  #: what decides the sense; "ranker" is the decider
+    rankers: Sequence[Ranker] = ()  #: those that judge items one by one, by its replies if they ask
+    decider: Ranker | None = None  #: the one of them whose answers contain the sense; it goes first
 
 
 def check_recorded(speaker: Speaker, items: Sequence[Item]) -> None:

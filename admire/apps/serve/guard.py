@@ -28,30 +28,18 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server accepts.
+    """What the server accepts; sizes are in megabytes."""
 
-    Attributes:
-        pictures: in the page's form, and candidates of one ranking.
-        megabytes, megapixels: of a picture.
-        row: megabytes of any other request, such as a row for ``/v1/rank`` with its pictures.
-        json: megabytes of a row without its pictures. Parsed, it may take seventy times as much.
-        text: megabytes of a text whose language is asked for.
-        bodies: megabytes of all requests together whose bodies are in memory.
-        jobs: that wait for their turn, of all pages and programs.
-        asking: jobs at a time that ask chat servers, which may keep them waiting.
-        connections: that are open at the same time.
-    """
-
-    pictures: int = 50
-    megabytes: float = 20
-    megapixels: float = 50
-    row: float = 64
-    json: float = 8
-    text: float = 0.1
-    bodies: float = 128
-    jobs: int = 20
-    asking: int = 16
-    connections: int = 200
+    pictures: int = 50  #: in the page's form, and candidates of one ranking
+    megabytes: float = 20  #: of a picture
+    megapixels: float = 50  #: of a picture
+    row: float = 64  #: any other request, such as a row for ``/v1/rank`` with its pictures
+    json: float = 8  #: a row without its pictures; parsed, it may take seventy times as much
+    text: float = 0.1  #: a text whose language is asked for
+    bodies: float = 128  #: all requests together whose bodies are in memory
+    jobs: int = 20  #: that wait for their turn, of all pages and programs
+    asking: int = 16  #: jobs at a time that ask chat servers, which may keep them waiting
+    connections: int = 200  #: that are open at the same time
 
 
 class Guard:

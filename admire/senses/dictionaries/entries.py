@@ -30,20 +30,13 @@ CONCRETE_TAGS = frozenset(
 
 @dataclass(frozen=True)
 class Entry:
-    """One sense of an expression in a dictionary.
+    """One sense of an expression in a dictionary."""
 
-    Attributes:
-        expression: as the dictionary writes it, and so is ``part``, the part of speech.
-        gloss: its definition.
-        source: the dictionary's name.
-        tags: the dictionary's own, in lower case; some indicate the sense.
-    """
-
-    expression: str
-    gloss: str
-    source: str
+    expression: str  #: as the dictionary writes it, and so is ``part``, the part of speech
+    gloss: str  #: its definition
+    source: str  #: the dictionary's name
     part: str = ""
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  #: the dictionary's own, in lower case; some indicate the sense
     examples: tuple[str, ...] = ()
 
 

@@ -33,29 +33,18 @@ class Triplets:
     """What a head is trained on (UoR-NCL, section 2.4): S samples, M modalities, width d.
 
     A modality is the paper's word for one form of a candidate: its image, a variant of its image,
-    its caption, a rewriting of its caption. Each belongs to a track, image or caption.
-
-    Attributes:
-        compounds: the compound of each sample, in lower case.
-        anchors: the query for the sample's true sense, shape (S, d).
-        documents: each of a sample's C candidates in each modality, shape (S, C, M, d); zeros where
-            one is missing.
-        present: which of them exist, shape (S, C, M).
-        positive: the index of the best candidate by gold, shape (S,). The others are the hard
-            negatives; see :func:`draw_soft_negatives` for the soft ones.
-        modalities: names: ``image``, ``augmented image 1``, ``caption``, ``paraphrase by t5``, …
-        gloss: which anchors are glosses, shape (S,). The others are compounds.
-        items: what they were made of; empty if unknown.
+    its caption, a rewriting of its caption. Each belongs to a track, image or caption. A sample's
+    hard negatives are its other candidates; for soft ones see :func:`draw_soft_negatives`.
     """
 
-    compounds: tuple[str, ...]
-    anchors: npt.NDArray[np.float32]
-    documents: npt.NDArray[np.float32]
-    present: npt.NDArray[np.bool_]
-    positive: Indices
-    modalities: tuple[str, ...]
-    gloss: npt.NDArray[np.bool_]
-    items: tuple[Item, ...] = ()
+    compounds: tuple[str, ...]  #: of each sample, in lower case
+    anchors: npt.NDArray[np.float32]  #: the queries for the true senses, shape (S, d)
+    documents: npt.NDArray[np.float32]  #: candidates by modality, zeros without, (S, C, M, d)
+    present: npt.NDArray[np.bool_]  #: which of them exist, shape (S, C, M)
+    positive: Indices  #: the index of the best candidate by gold, shape (S,)
+    modalities: tuple[str, ...]  #: ``image``, ``augmented image 1``, ``paraphrase by t5``, …
+    gloss: npt.NDArray[np.bool_]  #: which anchors are glosses, not compounds, shape (S,)
+    items: tuple[Item, ...] = ()  #: what they were made of; empty if unknown
 
     def parts(self) -> Iterator[Part]:
         """Iterate over the parts of the items that a head learns from; variants are their bases."""
