@@ -1,5 +1,3 @@
-"""What an audit finds: in other sets, in the set itself, and in the order of candidates."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""The command line as a whole: what it loads, lists and says of itself."""
-
 import io
 import logging
 import os

@@ -1,5 +1,3 @@
-"""The commands that make variants of images and captions."""
-
 import json
 import re
 from importlib.util import find_spec

@@ -1,5 +1,3 @@
-"""The commands that train heads, and rank in a head's space."""
-
 import json
 import shlex
 from dataclasses import asdict, replace

@@ -1,5 +1,3 @@
-"""``admire rank``, ``one`` and ``fuse``: what options set, and what is printed."""
-
 import json
 import re
 from dataclasses import replace
@@ -11,13 +9,7 @@ from commands import ended, hide, passed, run
 from conftest import admire_row
 from toys import PictureEncoder, draw, opener
 
-from admire import (
-    PROFILES,
-    SAMPLES,
-    Settings,
-    UserError,
-    read_submission,
-)
+from admire import PROFILES, SAMPLES, Settings, UserError, read_submission
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions
 

@@ -1,5 +1,3 @@
-"""``admire reproduce``: recipes that come with admire, and a table of one's own, row by row."""
-
 import json
 import re
 from pathlib import Path

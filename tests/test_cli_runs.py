@@ -1,5 +1,3 @@
-"""What commands print, score and take over of a run folder."""
-
 import json
 import re
 import sys

@@ -1,5 +1,3 @@
-"""The commands sense, detect, train detector and train classifier."""
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

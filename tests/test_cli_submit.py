@@ -1,5 +1,3 @@
-"""From the blind files of all languages to what a team hands in, by two commands."""
-
 import ast
 import json
 import shutil

@@ -1,5 +1,3 @@
-"""What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
-
 import json
 import math
 import sys
@@ -168,12 +166,7 @@ class Unopened:
 @pytest.mark.parametrize(
     ("kind", "name", "made", "message"),
     [
-        (
-            "encoder",
-            "nan",
-            Broken,
-            "encoder 'nan' returned a vector that is zero or not finite",
-        ),
+        ("encoder", "nan", Broken, "encoder 'nan' returned a vector that is zero or not finite"),
         ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
         ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
         ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),

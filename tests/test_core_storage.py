@@ -1,5 +1,3 @@
-"""Files and folders that appear whole, only admire's own folders replaced, one writer at a time."""
-
 import json
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""A set's faults, all at once: in ``admire check``, before ``admire rank``, and left out."""
-
 import json
 import os
 from functools import partial

@@ -1,5 +1,3 @@
-"""Columns and keys that are spelt otherwise than those that are read: none is left out silently."""
-
 import json
 from pathlib import Path
 

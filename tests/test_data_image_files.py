@@ -1,5 +1,3 @@
-"""Image files are read as a person sees them, or refused with one message."""
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +41,7 @@ def complaint(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("a.png", {}), ("a.webp", {"lossless": True, "exact": True})],
+    ("name", "options"), [("a.png", {}), ("a.webp", {"lossless": True, "exact": True})]
 )
 def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, name, options):
     pixels = [[[*RED, 255], [*RED, 0], [0, 0, 0, 0], [0, 0, 0, 128], [0, 0, 255, 51]]]

@@ -1,5 +1,3 @@
-"""Language tags: read, guessed from paths, and refused."""
-
 from pathlib import Path
 
 import pandas as pd

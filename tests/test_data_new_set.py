@@ -1,5 +1,3 @@
-"""A set begun from a folder of pictures, up to its first run."""
-
 from pathlib import Path
 
 import pytest

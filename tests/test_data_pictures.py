@@ -1,5 +1,3 @@
-"""Finding the pictures that rows name, and none outside the folder."""
-
 import unicodedata
 from pathlib import Path
 

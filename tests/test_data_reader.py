@@ -1,5 +1,3 @@
-"""Reading AdMIRe's files and image sets, and what is refused."""
-
 import json
 
 import pytest

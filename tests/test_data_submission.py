@@ -1,5 +1,3 @@
-"""Submissions come back as they were written; bad ones are named with row and column."""
-
 import tempfile
 from dataclasses import replace
 from functools import partial

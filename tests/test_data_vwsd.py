@@ -1,5 +1,3 @@
-"""Visual-WSD: what its files say, and what is refused."""
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Data formats and metrics that plug in: they are named wherever a file or a figure is."""
-
 import json
 import math
 import re

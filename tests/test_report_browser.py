@@ -1,5 +1,3 @@
-"""Reports of real runs, opened from disk in a real browser."""
-
 from __future__ import annotations
 
 import csv

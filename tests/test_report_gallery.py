@@ -1,5 +1,3 @@
-"""What the cards of ranked items show, from runs of toy models."""
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Pages of reports: what they may load, and that data stay data."""
-
 import json
 import re
 from html import unescape

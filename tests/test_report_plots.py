@@ -1,5 +1,3 @@
-"""Plots: the numbers that they draw, and SVG that a page with a strict policy may hold."""
-
 import re
 from collections.abc import Sequence
 from functools import cache

@@ -1,5 +1,3 @@
-"""Reports from run folders: what is read, what is found again, and what is refused."""
-
 import json
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""The recipes' trained rows: their rates, several seeds, and pictures of epochs."""
-
 import pytest
 from benchmarks import PIES, pies, write_split
 

@@ -96,8 +96,7 @@ def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sen
 
 
 @pytest.mark.parametrize(
-    ("sense", "usages"),
-    [("auto", ("idiomatic", "literal")), ("given", ("literal", "idiomatic"))],
+    ("sense", "usages"), [("auto", ("idiomatic", "literal")), ("given", ("literal", "idiomatic"))]
 )
 def test_by_meaning_a_chat_model_or_the_data_decides_the_senses(data, sense, usages):
     queries = tuple(replace(q, usage=u) for q, u in zip(OWLS.queries, usages, strict=True))

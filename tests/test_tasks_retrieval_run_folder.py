@@ -1,5 +1,3 @@
-"""Run folders of retrieval: the texts that a report needs, and no others."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -215,10 +215,7 @@ PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
         ("sentence", "plain", PROMPTED),
         (
             *("span", "plain"),
-            {
-                "prompts": {"other": "a green ", "document": "the "},
-                "default_prompt_name": "other",
-            },
+            {"prompts": {"other": "a green ", "document": "the "}, "default_prompt_name": "other"},
         ),
     ],
 )

@@ -206,8 +206,7 @@ def test_the_consistency_loss_is_built_with_the_settings(built, model, margin, t
 
 @pytest.mark.parametrize("objective", ["adaptive", "multi-negative"])
 @pytest.mark.parametrize(
-    ("changes", "margins"),
-    [({}, (0.4, 0.3)), ({"miner_margin": 0.9, "margin": 0.0}, (0.9, 0.0))],
+    ("changes", "margins"), [({}, (0.4, 0.3)), ({"miner_margin": 0.9, "margin": 0.0}, (0.9, 0.0))]
 )
 def test_the_triplet_losses_are_built_with_the_papers_margins_or_given_ones(
     built, model, objective, changes, margins

@@ -1,5 +1,3 @@
-"""Changes to how a sentence encoder makes vectors, against transformers' own hidden states."""
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
