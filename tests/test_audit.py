@@ -31,7 +31,6 @@ def counts(found: Audit) -> dict[str, tuple[int, int, int]]:
 
 
 def items(*rows: tuple[str, str, str | None, str]) -> list[Item]:
-    """Items of a compound, a sentence, a sense and captions with commas."""
     return [
         Item(
             compound,

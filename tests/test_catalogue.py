@@ -50,7 +50,6 @@ def towers(name: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The hub's cache, empty."""
     constants = pytest.importorskip("huggingface_hub.constants")
     pytest.importorskip("open_clip")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

@@ -31,7 +31,6 @@ def full_disk() -> TextIO:
 
 
 def ends(stdout: TextIO | None, *arguments: object) -> object:
-    """The exit code of a command that prints to this stream."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stdout)
         with pytest.raises(SystemExit) as stopped:

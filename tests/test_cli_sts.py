@@ -30,7 +30,6 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def files(write_table) -> tuple[Path, Path]:
-    """A dev file with English and Portuguese, and its gold."""
     data = write_table(
         dev("1"),
         dev("2", sentence2="My sister is a dark bird."),

@@ -14,7 +14,6 @@ PARTS = ("a", "..", ".", "", "out", "in", "up", "/", "\\", "C:", "\0", " ", "~",
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with links: out of it, into it, and to the folder above."""
     place = tmp_path_factory.mktemp("place")
     folder = place / "set"
     (folder / "a" / "a").mkdir(parents=True)

@@ -18,7 +18,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Says whether stderr is a terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")
 
     def be(is_terminal: bool) -> None:

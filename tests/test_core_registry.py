@@ -46,7 +46,6 @@ def announce(
 
 
 def length(item, reading):
-    """The longest caption first."""
     return [len(candidate.caption) for candidate in item.candidates]
 
 

@@ -15,14 +15,12 @@ RED, GREEN, BLUE, GREY = [255, 0, 0], [0, 255, 0], [0, 0, 255], [90, 90, 90]
 
 
 def shown(path: Path) -> np.ndarray:
-    """What read_image makes of a file, as an array (height, width, 3)."""
     picture = read_image(path)
     assert picture.mode == "RGB"
     return np.asarray(picture).astype(int)
 
 
 def row(path: Path) -> list[list[int]]:
-    """The pixels of a picture that is one pixel high."""
     (pixels,) = shown(path).tolist()
     return pixels
 
@@ -32,7 +30,6 @@ def noise(height: int = 12, width: int = 9, channels: int = 3) -> np.ndarray:
 
 
 def complaint(path: Path) -> str:
-    """What the user is told about a file, less the path that it starts with."""
     with pytest.raises(UserError, match=f"^{path}: ") as caught:
         read_image(path)
     message = str(caught.value).removeprefix(f"{path}: ")

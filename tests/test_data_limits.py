@@ -27,7 +27,6 @@ from admire.tasks.sts.pairs import read_pairs
 
 
 def spoilt(column: str) -> list[tuple[str, str]]:
-    """Texts that are refused, and why."""
     most = LIMITS[column]
     return [
         ("x" * (most + 1), f"has {most + 1:,} characters, more than {most:,}"),

@@ -11,7 +11,6 @@ Image = pytest.importorskip("PIL.Image", reason="needs the extra 'embedded'")
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Two folders of pictures, one of them with a caption, and things that are none."""
     for name in ("night_owl/1.png", "night_owl/2.JPG", "Gruß/b.png", "Gruß/a.png", ".x/1.png"):
         path = tmp_path / "pictures" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,8 +24,6 @@ def images(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a data file and, if wanted, its gold; returns the data file."""
-
     def write(
         *lines: str, gold: list[str] | None = None, name: str = "train.data.v1.txt", **ends: str
     ) -> Path:

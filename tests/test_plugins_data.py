@@ -31,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    """A folder with two lines and the pictures of five candidates, which ``mine`` reads."""
     register("encoder", "bag")(WordEncoder)
     folder = tmp_path / "set"
     folder.mkdir()

@@ -20,7 +20,6 @@ BOTH = Settings(sense="vote")
 
 
 def only(run: Run) -> dict:
-    """The card of a run's only item."""
     (card,) = gallery([run])["items"]
     return card
 

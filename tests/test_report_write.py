@@ -20,8 +20,6 @@ from admire.pipeline.run_folder import read_run
 
 
 class PictureWords(WordEncoder):
-    """Sees the same in each picture."""
-
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         return self.encode_texts(["a river"] * len(images), role="document")
 
@@ -69,7 +67,6 @@ def ranked(folder: Path, out: Path, sense: str = "Idiomatic") -> Path:
 
 
 def shown(page: Path) -> dict:
-    """The data in a page."""
     text = page.read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found

@@ -192,7 +192,6 @@ OUTSIDE = (
 
 
 def list_of(place: Path, suffix: str, names: Sequence[str]) -> Path:
-    """A list of pictures, in a folder with links that lead out of it."""
     folder = place / "set"
     folder.mkdir()
     (place / "secret.png").write_text("a secret owl")

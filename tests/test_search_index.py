@@ -104,7 +104,6 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def search_all(index: Path | Index) -> list[tuple[Candidate, float]]:
-    """All that an index holds, in the order of a search."""
     index = open_index(index) if isinstance(index, Path) else index
     texts = ["a person awake late", "night owl"]
     queries = dict(zip(WEIGHTS, WordEncoder().encode_texts(texts, role="query"), strict=True))
@@ -121,8 +120,6 @@ TRACKS = {"image": 0.5, "caption": 1.0}
 
 
 class Short(WordEncoder):
-    """Reads four words."""
-
     name = identity = "short"
     max_tokens = 4
 
@@ -371,7 +368,6 @@ class Numbered(PictureEncoder):
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection of 300 has an approximate index."""
     monkeypatch.setattr(lance_table, "INDEXED", 300)
 
 

@@ -16,7 +16,6 @@ BM25 = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
 def retrieved(
     folder: Path, settings: RetrieveSettings = BM25, split: Split = OWLS
 ) -> tuple[Retrieval, RetrievalRun]:
-    """Retrieve a split, write the run folder and read it."""
     write_split(folder / "data", "test", split)
     retrieval = retrieve_split(str(folder / "data"), settings)
     write_retrieval(retrieval, folder / "run")

@@ -49,7 +49,6 @@ TOKENS = [document.sentence.lower().strip(".").split() for document in OWLS.docu
     ],
 )
 def test_bm25_is_robertsons_formula(of, queries):
-    """Check Σ idf · tf / (tf + k1 · (1 − b + b · length / mean))."""
     mean = np.mean([len(tokens) for tokens in TOKENS])
     for k1, b in ((0.9, 0.4), (1.5, 0.75)):
         expected = np.zeros((2, 6))
@@ -189,7 +188,6 @@ def test_dense_is_the_cosines_of_whole_sentences_encoded_as_queries_and_document
 
 
 def wavering() -> Callable[[str], str]:
-    """Return a chat model's answers of which every third vote is another one."""
     votes = itertools.cycle(["Idiomatic", "Literal", "Idiomatic"])
     return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
 

@@ -62,7 +62,6 @@ TEST = pies(PIES[2:], "a {} is at the lamp")
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Save a model whose vectors have any length."""
     return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
 
 
@@ -84,7 +83,6 @@ def opened(folder: Path) -> SentenceEncoder:
 
 
 def validated(folder: Path, form: QueryForm, style: InstructionFormat) -> float:
-    """Return nDCG@10 of the model that the folder holds."""
     similarities = dense(VAL, open_encoder(f"sbert:{folder}", device="cpu"), form, style)
     return float(score_queries(VAL, similarities)["ndcg"].mean())
 
@@ -104,7 +102,6 @@ def test_training_is_validated_like_evaluation(folder, tmp_path, form):
 
 @st.composite
 def cosines(draw: st.DrawFn) -> list[list[float]]:
-    """Draw for each query the cosine of its positive, and those of its negatives."""
     width = draw(st.integers(2, 7))
     row = st.lists(st.floats(-1, 1), min_size=width, max_size=width)
     return draw(st.lists(row, min_size=1, max_size=5))
@@ -145,7 +142,6 @@ def test_a_query_without_hard_negatives_is_left_out():
 
 
 def steady(encoder: SentenceEncoder) -> SentenceEncoder:
-    """Switch dropout off, so that vectors are the same in training."""
     for module in encoder.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -178,7 +174,6 @@ def cosines_in_training(
 def cosines_in_evaluation(
     encoder: SentenceEncoder, settings: RetrieverTraining, style: InstructionFormat
 ) -> np.ndarray:
-    """Return the same cosines from the encoder's own vectors."""
     rows = []
     for example in draw_examples(TRAIN, replace(settings, fit=QUICK)):
         query = encoder_query(example.query, settings.query, style)

@@ -62,7 +62,6 @@ def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
 
 
 def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
-    """Spearman's correlations of the model that the folder holds, with the tokens that it has."""
     settings = SimilaritySettings(encoder=f"sbert:{folder}", device="cpu")
     scored = measure_similarity(pairs, settings).correlations
     return dict(zip(scored["subset"], scored["spearman"], strict=True))

@@ -70,7 +70,6 @@ def hidden_states(folder: Path, text: str, limit: int) -> list[torch.Tensor]:
 
 
 def by_hand(folder: Path, text: str, pool: Callable[..., torch.Tensor], limit: int) -> np.ndarray:
-    """The unit vector of what is made of a text's hidden states."""
     with torch.inference_mode():
         vector = pool(hidden_states(folder, text, limit))
     return (vector / vector.norm()).numpy()
