@@ -87,13 +87,6 @@ def test_a_command_gives_each_warning_once(capsys, monkeypatch):
         assert [told.count(line) for line in ("one: is odd.", "Wrote a file")] == [1, 3]
 
 
-def test_a_settings_file_cannot_let_a_models_code_run(capsys, tmp_path):
-    file = tmp_path / "theirs.toml"
-    file.write_text("trust_remote_code = true\n")
-    command = ["config", "train", "sentences", "--config", file]
-    assert f"{file}: trust_remote_code lets a model's code run" in ended(capsys, *command)
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -186,6 +179,7 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
         ("rank", "query = 'compound'\nabstain_below = 0.8", ": The query compound"),
         ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
+        ("train sentences", "trust_remote_code = true", ": trust_remote_code lets a model's code"),
         ("sweep", "out = 'x'", ": 'out' "),
         ("sweep", "epochs = 1979-05-27", ", epochs: "),
     ],
@@ -195,7 +189,8 @@ def test_a_file_that_cannot_be_used_is_named_with_the_key(
 ):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    error = ended(capsys, command, "data.tsv", "--config", file, "--out", tmp_path / "out")
+    options = ("data.tsv", "--config", file, "--out", tmp_path / "out")
+    error = ended(capsys, *command.split(), *options)
     assert error.startswith(f"admire: {file}{complaint}")
 
 

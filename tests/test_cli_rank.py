@@ -2,7 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from commands import ended, hide, passed, run
@@ -16,13 +16,8 @@ from admire.rankers.settings import RequestOptions
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     data = write_table(admire_row())
-    ranked: list[Any] = []
-
-    def stop(*arguments: Any, **options: Any) -> list[Path]:
-        ranked.extend((*arguments, options))
-        raise UserError("That is enough.")
-
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
+    ranked = Mock(side_effect=UserError("That is enough."))
+    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
     options = "--profile best --llm openai:one --llm gguf:two --encoder e5 --texts gloss,scene"
     options += " --standardise no --ranker embeddings --votes 3 --head my/head --budget 2"
     out = tmp_path / "run"
@@ -38,12 +33,10 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         head="my/head",
     )
     told = {"asking": RequestOptions(budget=2.0), "workers": None}
-    assert ranked == [data, out, settings, ItemFiles(), told]
-
-    ranked.clear()
+    ranked.assert_called_once_with(data, out, settings, ItemFiles(), **told)
     run(capsys, "demo", "--all")  # is a run of the samples
     told = {"asking": RequestOptions(), "workers": None}
-    assert ranked == [SAMPLES, Path("runs/demo"), Settings(), ItemFiles(), told]
+    ranked.assert_called_with(SAMPLES, Path("runs/demo"), Settings(), ItemFiles(), **told)
 
 
 def test_the_embedded_profiles_encoder_needs_no_torch(capsys, monkeypatch, tmp_path, write_table):

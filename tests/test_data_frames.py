@@ -121,18 +121,14 @@ def with_pictures() -> dict[str, tuple[dict[str, Any], list[str]]]:
     }
 
 
-ROWS = ["image", "names", "lists", "by column", "image1", "image1_name", "both", "sequence"]
-
-
-@pytest.mark.parametrize("kind", ROWS)
-def test_pictures_in_memory_are_taken_from_rows_tables_datasets_and_parquet(tmp_path, kind):
-    row, names = with_pictures()[kind]
-    for data in ([PLAIN | row], pd.DataFrame([PLAIN | row])):
-        (item,) = take_items(data)
-        assert list(item.names) == names
-        pictures = [candidate.image for candidate in item.things if candidate.image]
-        assert all(picture.parent == cache_dir() / "pictures" for picture in pictures)
-        assert len(pictures) == 2 - ("candidate2" in names) + (kind == "sequence")
+def test_pictures_in_memory_are_taken_from_rows_and_tables():
+    for kind, (row, names) in with_pictures().items():
+        for data in ([PLAIN | row], pd.DataFrame([PLAIN | row])):
+            (item,) = take_items(data)
+            assert list(item.names) == names, kind
+            pictures = [candidate.image for candidate in item.things if candidate.image]
+            assert all(picture.parent == cache_dir() / "pictures" for picture in pictures)
+            assert len(pictures) == 2 - ("candidate2" in names) + (kind == "sequence"), kind
 
 
 def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
@@ -193,11 +189,10 @@ def test_texts_are_captions_in_rows_and_files(tmp_path, row):
     assert read_items(tmp_path / "x.csv") == read_items(tmp_path / "x.jsonl") == items
 
 
-def test_a_candidates_name_is_the_one_that_gold_names(tmp_path):
+def test_a_candidates_name_is_the_one_that_gold_names(write_table):
     things = [{"name": "A", "caption": "An owl."}, {"name": "B", "caption": "A lamp."}]
     row = PLAIN | {"candidates": things, "expected_order": ["B", "A"]}
-    (tmp_path / "x.jsonl").write_text(json.dumps(row))
-    assert take_items([row]) == read_items(tmp_path / "x.jsonl")
+    assert take_items([row]) == read_items(write_table(row, name="x.jsonl"))
     assert take_items([row])[0].names == ("A", "B")
 
 

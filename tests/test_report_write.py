@@ -250,7 +250,6 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
     ("name", "shown"),
     [
         ("gguf:/home/me/models/small.gguf", "gguf:small.gguf"),
-        ("sbert:intfloat/multilingual-e5-small", "sbert:intfloat/multilingual-e5-small"),
         ("sbert:/home/me/model", "sbert:model"),
         (r"gguf:C:\Users\me\small.gguf", "gguf:small.gguf"),
         ("openclip:ViT-B-32/laion2b_s34b_b79k", "openclip:ViT-B-32/laion2b_s34b_b79k"),

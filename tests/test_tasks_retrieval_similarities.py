@@ -142,7 +142,6 @@ def test_an_instruction_is_a_prompt_or_in_plain_form_moves_the_span(style, promp
     ("name", "expected"),
     [
         ("sbert:hkunlp/instructor-large", "prompt"),
-        ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
         ("sbert:Qwen/Qwen3-Embedding-0.6B", "qwen3"),
         ("sbert:Alibaba-NLP/gte-Qwen2-7B-instruct", "instruct"),
         ("sbert:vec-ai/lychee-embed", "instruct"),
@@ -156,7 +155,6 @@ def test_an_instruction_is_a_prompt_or_in_plain_form_moves_the_span(style, promp
         ("sbert:nomic-ai/nomic-embed-text-v2-moe", "nomic"),
         ("sbert:BAAI/bge-base-en-v1.5", "plain"),
         ("sbert:Qwen/start", "plain"),
-        ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
     ],
 )
 def test_auto_is_the_instruction_format_that_the_models_name_tells(name, expected):
