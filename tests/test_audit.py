@@ -31,18 +31,12 @@ def counts(found: Audit) -> dict[str, tuple[int, int, int]]:
 
 
 def items(*rows: tuple[str, str, str | None, str]) -> list[Item]:
-    return [
-        Item(
-            compound,
-            sentence,
-            sentence_type=sense,  # type: ignore[arg-type]
-            candidates=tuple(
-                Candidate(f"{k}-{j}.png", caption=caption)
-                for j, caption in enumerate(captions.split(","))
-            ),
-        )
-        for k, (compound, sentence, sense, captions) in enumerate(rows)
-    ]
+    made = []
+    for k, (compound, sentence, sense, captions) in enumerate(rows):
+        texts = enumerate(captions.split(","))
+        shown = tuple(Candidate(f"{k}-{j}.png", caption=text) for j, text in texts)
+        made.append(Item(compound, sentence, "en", shown, sense))
+    return made
 
 
 SET = items(

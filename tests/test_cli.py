@@ -33,9 +33,8 @@ def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     found = loaded(f"from admire.apps.cli import main; main({arguments})")
     assert "admire.apps.cli.app" in found
     assert not HEAVY & found
-    modules = {
-        f"admire.apps.cli.{path.stem}" for path in Path(options.__file__).parent.glob("*.py")
-    }
+    files = Path(options.__file__).parent.glob("*.py")
+    modules = {f"admire.apps.cli.{path.stem}" for path in files}
     shared = {"app", "options", "output", "parameters"}
     own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
     assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
@@ -61,10 +60,9 @@ def test_lists_show_the_first_sentence_of_each_docstring(group):
 
 
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
+    tasks = "admire.tasks.sts, admire.tasks.retrieval"
     commands = "admire.apps.cli.app, admire.apps.cli.sts, admire.apps.cli.retrieval"
-    assert not HEAVY & loaded(
-        f"import admire, admire.tasks.sts, admire.tasks.retrieval, {commands}"
-    )
+    assert not HEAVY & loaded(f"import admire, {tasks}, {commands}")
     found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
     assert "admire.pipeline.run" in found
     assert not TORCH & found
@@ -108,9 +106,8 @@ def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp
     assert str(mine) not in ended(capsys, *arguments, "--force")  # but that the data are missing
     mine.write_text("")
     assert str(mine) not in ended(capsys, *arguments)
-    assert ": is a folder or device. Name the file" in ended(
-        capsys, *arguments[:-1], tmp_path / f"folder.{suffix}"
-    )
+    message = ended(capsys, *arguments[:-1], tmp_path / f"folder.{suffix}")
+    assert ": is a folder or device. Name the file" in message
     assert mine.read_text() == ""
 
 
@@ -118,11 +115,8 @@ def test_each_setting_of_a_run_is_an_option_of_rank():
     names = {field.name for field in (*fields(Settings), *fields(Scoring))} - {"scoring", "plugins"}
     settings = settings_of("rank")
     assert names <= settings.keys()
-    assert {settings[name].flag for name in ("llms", "dictionaries", "texts")} == {
-        "--llm",
-        "--dictionary",
-        "--texts",
-    }
+    flags = [settings[name].flag for name in ("llms", "dictionaries", "texts")]
+    assert flags == ["--llm", "--dictionary", "--texts"]
 
 
 def test_options_replace_what_the_profile_has():

@@ -22,16 +22,10 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     options += " --standardise no --ranker embeddings --votes 3 --head my/head --budget 2"
     out = tmp_path / "run"
     assert run(capsys, "rank", data, "--out", out, *options.split())[0] == 2
-    settings = replace(
-        PROFILES["best"],
-        llms=("openai:one", "gguf:two"),
-        encoder="e5",
-        caption_encoder=None,
-        scoring=replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise="no"),
-        rankers=("embeddings",),
-        votes=3,
-        head="my/head",
-    )
+    scoring = replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise="no")
+    models = {"llms": ("openai:one", "gguf:two"), "encoder": "e5", "caption_encoder": None}
+    models |= {"rankers": ("embeddings",), "head": "my/head"}
+    settings = replace(PROFILES["best"], scoring=scoring, votes=3, **models)
     told = {"asking": RequestOptions(budget=2.0), "workers": None}
     ranked.assert_called_once_with(data, out, settings, ItemFiles(), **told)
     run(capsys, "demo", "--all")  # is a run of the samples
@@ -129,9 +123,7 @@ def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
     assert (code, reason in out) == (0, True), err
     assert "3 captions" in ended(capsys, *asked, lamp, owl, *captions, *options)
     code, out, err = run(capsys, *asked, lamp, owl, *captions[:2], "--caption", "", *options)
-    assert [candidate.get("caption") for candidate in json.loads(out)["candidates"]] == [
-        *("a lamp", None)
-    ]
+    assert [one.get("caption") for one in json.loads(out)["candidates"]] == ["a lamp", None]
 
 
 @pytest.mark.usefixtures("words", "owls")

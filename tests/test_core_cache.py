@@ -28,8 +28,6 @@ def test_where_one_entry_cannot_be_put_none_is(path):
 
 PUT_MANY = """
 import sys
-import time
-import weakref
 from pathlib import Path
 from admire.core.cache import Cache
 

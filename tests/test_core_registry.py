@@ -1,7 +1,6 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +23,10 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 @pytest.fixture
-def announce(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str, str, str], None]]:
+def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Announces an entry point, as a distribution that is installed does."""
     (site := tmp_path / "site").mkdir()
-
-    def look_again() -> None:
-        registry._announced.cache_clear()
+    look_again = registry._announced.cache_clear
 
     def add(name: str, value: str, distribution: str) -> None:
         (about := site / f"{distribution.replace('-', '_')}-1.0.dist-info").mkdir()
@@ -279,11 +274,6 @@ def test_what_a_plugin_returns_is_checked_where_it_is_called(returned, why):
         def classify(self, uses):
             return returned
 
+    models = {"llms": [explains("")], "encoder": WordEncoder()}
     with pytest.raises(UserError, match=rf"Own returned .*{why}"):
-        rank(
-            [OWL],
-            Settings(sense="detector"),
-            llms=[explains("")],
-            encoder=WordEncoder(),
-            detector=Own(),
-        )
+        rank([OWL], Settings(sense="detector"), **models, detector=Own())

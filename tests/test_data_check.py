@@ -113,15 +113,14 @@ def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_se
 def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(capsys, monkeypatch, bad_set):
     code, out, _ = run(capsys, "check", SAMPLES)
     assert (code, out.splitlines()[0]) == (0, "No problems.")
-    row = item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"})
-    (bad_set / "manifest.jsonl").write_text(json.dumps(row))
+    manifest = bad_set / "manifest.jsonl"
+    row = json.dumps(item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"}))
+    manifest.write_text(row)
     assert run(capsys, "check", bad_set)[0] == 0
     (bad_set / "a.png").touch()
-    (bad_set / "manifest.jsonl").write_text(
-        json.dumps(item({"image": "owl.png"}, {"image": "lamp.png"}))
-    )
+    manifest.write_text(json.dumps(item({"image": "owl.png"}, {"image": "lamp.png"})))
     assert "sees things and animals" in run(capsys, "check", bad_set)[2]
-    (bad_set / "manifest.jsonl").write_text(json.dumps(row))
+    manifest.write_text(row)
     monkeypatch.setattr("admire.pipeline.run_blocks.check_header", None)  # no picture is opened
     out = bad_set.parent / "run"
     passed(capsys, "rank", bad_set, "--query", "compound", "--out", out)
@@ -153,9 +152,8 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
 
     code, _, err = rank("--skip-bad", "--report")
     assert code == 0, err
-    assert [line.rpartition(": the ")[2] for line in err.splitlines() if "Skipped" in line] == [
-        f"{lost}." for lost in LOST
-    ]
+    skipped = [line for line in err.splitlines() if "Skipped" in line]
+    assert [line.rpartition(": the ")[2] for line in skipped] == [f"{lost}." for lost in LOST]
     made = read_run(tmp_path / "run")
     assert [len(one.order) for one in made.rankings] == [3, 3, 2]
     assert len(made.record["left_out"]) == len(FAULTS)

@@ -50,9 +50,8 @@ def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, na
 
 
 def test_a_colour_that_stands_for_transparent_is_white(tmp_path):
-    Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8)).save(
-        tmp_path / "rgb.png", transparency=(255, 0, 0)
-    )
+    both = Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8))
+    both.save(tmp_path / "rgb.png", transparency=(255, 0, 0))
     assert row(tmp_path / "rgb.png") == [WHITE, BLUE]
     Image.fromarray(np.array([[0, 90]], dtype=np.uint8)).save(tmp_path / "grey.png", transparency=0)
     assert row(tmp_path / "grey.png") == [WHITE, GREY]

@@ -21,16 +21,9 @@ ROW = {
 def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
     (item,) = read_items(write_table(admire_row(sentence_type=" Idiomatic ")))
     captions = ["a woman at a desk", "a lamp at night", "a bird asleep", "an owl", "a red bicycle"]
-    assert item == Item(
-        compound="night owl",
-        sentence="My sister is a night owl who writes at midnight.",
-        language="en",
-        candidates=tuple(
-            Candidate(name, None, caption) for name, caption in zip(NAMES, captions, strict=True)
-        ),
-        sentence_type="idiomatic",
-        expected_order=NAMES,
-    )
+    shown = tuple(Candidate(name, None, text) for name, text in zip(NAMES, captions, strict=True))
+    sentence = "My sister is a night owl who writes at midnight."
+    assert item == Item("night owl", sentence, "en", shown, "idiomatic", NAMES)
 
 
 def test_texts_are_kept_but_backslash_n_in_a_caption_is_a_line_break(write_table):
@@ -146,11 +139,8 @@ def test_a_folder_of_files_has_one_for_each_language(write_table, tmp_path):
     for name in ("submission_Turkish.tsv", "submission_Serbian-Latin.tsv", "._set_uz.tsv"):
         write_table(admire_row(), admire_row("owl"), name=name)
     assert [item.language for item in read_items(tmp_path)] == ["sr-latn"] * 2 + ["tr"] * 2
-    first = iter_items(tmp_path, limit=1)
-    assert [(item.language, item.compound) for item in first] == [
-        ("sr-latn", "night owl"),
-        ("tr", "night owl"),
-    ]
+    first = [(item.language, item.compound) for item in iter_items(tmp_path, limit=1)]
+    assert first == [("sr-latn", "night owl"), ("tr", "night owl")]
     write_table(admire_row(), name="set_sr.tsv")
     names = ("submission_Serbian-Latin.tsv", "set_sr.tsv")
     refused(tmp_path, "two files of one language (SR)", *names)
@@ -192,18 +182,13 @@ def test_a_jsonl_row_has_the_same_keys_and_a_list_of_candidates(write_table, tmp
         "expected_order": ["candidate3", "owl.png", "lamp.png"],
     }
     (item,) = read_items(write_table(row, name="items.jsonl"))
-    assert item == Item(
-        compound="night owl",
-        sentence="She is a night owl.",
-        language="pt-br",
-        candidates=(
-            Candidate("owl.png", tmp_path / "night owl" / "owl.png", "an owl"),
-            Candidate("lamp.png", tmp_path / "night owl" / "lamp.png", None),
-            Candidate("candidate3", None, "x"),
-        ),
-        sentence_type="literal",
-        expected_order=("candidate3", "owl.png", "lamp.png"),
+    shown = (
+        Candidate("owl.png", tmp_path / "night owl" / "owl.png", "an owl"),
+        Candidate("lamp.png", tmp_path / "night owl" / "lamp.png", None),
+        Candidate("candidate3", None, "x"),
     )
+    order = ("candidate3", "owl.png", "lamp.png")
+    assert item == Item("night owl", "She is a night owl.", "pt-br", shown, "literal", order)
 
 
 def test_null_and_missing_keys_are_empty_in_json_lines_and_in_a_json_list(write_table, tmp_path):

@@ -73,10 +73,8 @@ def reading(*things: object, error: Exception | None = None) -> str:
 
 
 def row(**changes: object) -> dict[str, object]:
-    return {"compound": "owl", "sentence": "An owl.", "captions": None, "image1_caption": "a"} | {
-        "image2_caption": "b",
-        **changes,
-    }
+    row = {"compound": "owl", "sentence": "An owl.", "captions": None}
+    return row | {"image1_caption": "a", "image2_caption": "b"} | changes
 
 
 def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys, tmp_path, data):

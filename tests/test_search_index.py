@@ -129,10 +129,8 @@ class Short(WordEncoder):
 
 def test_a_long_text_is_found_by_its_best_window_in_an_index_on_disk_as_in_memory(tmp_path: Path):
     rows = {"long": "a red bicycle stands near a person awake late", "short": "a person sleeps"}
-    path = tmp_path / "texts.jsonl"
-    path.write_text("\n".join(json.dumps({"id": k, "text": text}) for k, text in rows.items()))
-    write_index(path, Short(), tmp_path / "index")
     texts = [Candidate(name, caption=text) for name, text in rows.items()]
+    write_index(write_texts(tmp_path / "texts.jsonl", texts), Short(), tmp_path / "index")
     disk, memory = search_all(tmp_path / "index"), search_all(index_texts(texts, Short()))
     assert [entry.name for entry, _ in disk] == ["long", "short"]
     assert [score for _, score in disk] == pytest.approx([score for _, score in memory])
@@ -409,12 +407,8 @@ def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path)
     assert near.table
     query = {"x": draw_vectors(1, 32)[0]}
     for sign in (1, -1):
-        found, best = (
-            [
-                entry.name
-                for entry, _ in index.search(query, {"x": sign}, 9, {"image": 0, "caption": 1})
-            ]
-            for index in (near, replace(near, table=None))
-        )
+        asked = query, {"x": sign}, 9, {"image": 0, "caption": 1}
+        both = (index.search(*asked) for index in (near, replace(near, table=None)))
+        found, best = ([entry.name for entry, _ in matches] for matches in both)
         assert found[0] == best[0]
         assert set(found) & {"7.png", "8.png"} == set(best) & {"7.png", "8.png"}

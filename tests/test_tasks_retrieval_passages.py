@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks import USAGES, passage, write_split
+from conftest import refused
 
 from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import (
@@ -82,9 +83,8 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
     ],
 )
 def test_errors_name_file_row_and_column(tmp_path, name, rows, message):
-    with pytest.raises(UserError) as caught:
-        read_passages(write(tmp_path / name, rows))
-    assert str(caught.value).startswith(f"{tmp_path / name}{message}")
+    path = write(tmp_path / name, rows)
+    assert refused(path, read=read_passages).startswith(f"{path}{message}")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import rank_bm25
 from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, scattered
 from toys import ScriptedChat, WordEncoder
 
-import admire
+from admire import rank
 from admire.data.items import Candidate, Item
 from admire.encoders import Query
 from admire.pipeline.chat_stage import interpret_items
@@ -214,12 +214,8 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     items = [
         Item(query.idiom, query.sentence, "en", candidates=candidates) for query in OWLS.queries
     ]
-    rankings = admire.rank(
-        items,
-        Settings(track="caption", scoring=scoring),
-        llms=[ScriptedChat(chat())],
-        encoder=WordEncoder(),
-    ).rankings
+    captions, llm = Settings(track="caption", scoring=scoring), ScriptedChat(chat())
+    rankings = rank(items, captions, llms=[llm], encoder=WordEncoder()).rankings
     glosses = "all" if scoring.gate == "soft" else "idiomatic"
     settings = SenseSettings(meanings="gloss")
     how = Approach(Prompts(), settings, glosses=glosses)

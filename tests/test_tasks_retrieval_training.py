@@ -33,12 +33,7 @@ for package in ("sentence_transformers", "datasets", "accelerate"):
     pytest.importorskip(package, reason="needs the extra 'finetune'")
 
 from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
-    Dense,
-    Normalize,
-    Pooling,
-    Transformer,
-)
+from sentence_transformers.sentence_transformer import modules as kinds  # noqa: E402
 from towers import distance, reconfigured, save_sentence_transformer  # noqa: E402
 
 from admire.encoders.trainer import FitSettings  # noqa: E402
@@ -66,8 +61,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> Path:
-    parts = Transformer(f"{plain}-parts", max_seq_length=64)
-    modules = [parts, Pooling(32, **pooling), *after]
+    parts = kinds.Transformer(f"{plain}-parts", max_seq_length=64)
+    modules = [parts, kinds.Pooling(32, **pooling), *after]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
     return folder
 
@@ -75,7 +70,7 @@ def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> 
 @pytest.fixture(scope="module")
 def folder(plain: Path) -> Path:
     """Save a model whose vectors have unit length."""
-    return save(plain.with_name("unit"), plain, Normalize())
+    return save(plain.with_name("unit"), plain, kinds.Normalize())
 
 
 def opened(folder: Path) -> SentenceEncoder:
@@ -199,6 +194,7 @@ def assert_trained_as_evaluated(
 
 
 PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
+NAMED = {"prompts": {"other": "a green ", "document": "the "}, "default_prompt_name": "other"}
 
 
 @pytest.mark.parametrize(
@@ -208,10 +204,7 @@ PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
         ("instruction+sentence", "prompt", {}),
         ("instruction+span", "instruct", {}),
         ("sentence", "plain", PROMPTED),
-        (
-            *("span", "plain"),
-            {"prompts": {"other": "a green ", "document": "the "}, "default_prompt_name": "other"},
-        ),
+        ("span", "plain", NAMED),
     ],
 )
 def test_training_and_evaluation_compare_the_same_vectors(
@@ -227,9 +220,8 @@ def test_in_batch_adds_the_other_queries_positives_to_the_negatives(folder, tmp_
     encoder = steady(opened(folder))
     own = cosines_in_evaluation(encoder, settings, "plain")
     examples = draw_examples(TRAIN, replace(settings, fit=QUICK))
-    queries = encoder.encode_queries(
-        [encoder_query(e.query, "sentence", "plain") for e in examples]
-    )
+    asked = [encoder_query(example.query, "sentence", "plain") for example in examples]
+    queries = encoder.encode_queries(asked)
     positives = encoder.encode_texts([e.positive.sentence for e in examples], role="document")
     across = unit(queries) @ unit(positives).T
     cosines = cosines_in_training(encoder, settings, tmp_path / "out", monkeypatch)
@@ -261,7 +253,7 @@ def test_retrieval_and_its_training_leave_a_models_own_prompts_out(plain, folder
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
     plain, tmp_path, monkeypatch
 ):
-    made = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
+    made = save(tmp_path / "tiny-instructor", plain, kinds.Normalize(), include_prompt=False)
     assert_trained_as_evaluated(opened(made), SMALL, tmp_path / "out", monkeypatch, "prompt")
     settings = replace(SMALL, query="instruction+sentence")
     with pytest.raises(UserError, match=r"tiny-instructor: .*'instruction\+sentence'"):
@@ -270,7 +262,7 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
 
 def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
     # Vectors before and after training must be compared with unit length.
-    uneven = save(tmp_path / "uneven", plain, Dense(32, 32, activation_function=None))
+    uneven = save(tmp_path / "uneven", plain, kinds.Dense(32, 32, activation_function=None))
     splits = {"train": TRAIN, "val": VAL, "test": TEST}
     settings = replace(SMALL, query="span", fit=replace(QUICK, epochs=1, seed=7))
     out = tmp_path / "out"
