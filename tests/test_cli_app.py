@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from typing import TextIO
+from unittest.mock import Mock
 
 import pytest
 from commands import ended, run
@@ -35,7 +36,6 @@ def full_disk() -> TextIO:
 
 
 def ends(stdout: TextIO | None, *arguments: object) -> object:
-    """The exit code of a command that prints to this stream."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stdout)
         with pytest.raises(SystemExit) as stopped:
@@ -96,10 +96,7 @@ def test_characters_that_an_encoding_lacks_are_escaped(capsys, monkeypatch, tmp_
     ids=repr,
 )
 def test_what_is_no_fault_of_admire_ends_in_one_sentence(capsys, monkeypatch, error, says):
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("admire.apps.cli.app.load", fail)
+    monkeypatch.setattr("admire.apps.cli.app.load", Mock(side_effect=error))
     assert says in ended(capsys)
 
 

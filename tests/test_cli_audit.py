@@ -1,5 +1,3 @@
-"""``admire audit``: what it prints and writes, and what it refuses."""
-
 import json
 import shutil
 from importlib import metadata

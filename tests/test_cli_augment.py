@@ -1,5 +1,3 @@
-"""The commands that make variants of images and captions."""
-
 import json
 import re
 from importlib.util import find_spec
@@ -29,25 +27,6 @@ def test_images_have_variants_and_a_contact_sheet(capsys, tmp_path):
     assert names == ["contact_sheet.png", "owl_1.png", "owl_2.png"]
 
 
-def test_captions_are_rewritten_by_what_is_named(
-    capsys, tmp_path, write_table, httpserver, monkeypatch
-):
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
-    prompts = chat_server(httpserver, lambda prompt: f"said otherwise {len(prompt)}")
-    out = tmp_path / "rewritten.csv"
-    shared = ("augment", "captions", write_table(admire_row()), "--out", out)
-    _, err = passed(capsys, *shared, "--by", "openai:gpt-x")
-    assert len(prompts) == 5
-    assert f"Wrote {out} (5 rewritten captions)" in err
-    assert {row.made_by for rows in read_rewritten(out).values() for row in rows} == {
-        "openai:gpt-x"
-    }
-    code, _, err = run(capsys, *shared, "--by", "googletrans")
-    assert code == 2
-    assert err.splitlines()[-1].endswith("(embedded, gguf:PATH, openai:MODEL). (--by)")
-
-
 @pytest.mark.usefixtures("wide")
 def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
     capsys, write_table, httpserver, tmp_path, monkeypatch
@@ -56,8 +35,9 @@ def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
     monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
     monkeypatch.setattr("admire.llm.openai.OpenAIChat.price", lambda *_: Price(1.0))
     prompts = chat_server(httpserver, lambda prompt: f"said otherwise {len(prompt)}")
-    shared = ("augment", "captions", write_table(admire_row()), "--out", tmp_path / "out.csv")
-    shared += ("--by", "openai:gpt-x", "--parallel", 1)
+    out = tmp_path / "out.csv"
+    command = ("augment", "captions", write_table(admire_row()), "--out", out, "--by")
+    shared = (*command, "openai:gpt-x", "--parallel", 1)
     printed, _ = passed(capsys, *shared, "--dry-run", "--json")
     (row,) = json.loads(printed)
     assert (row["stage"], row["questions"], row["kept"]) == ("paraphrases", 5, 0)
@@ -69,3 +49,9 @@ def test_a_chat_model_that_rewrites_is_counted_paid_and_asked_once(
     _, err = passed(capsys, *shared)
     assert re.search(r"│ paraphrases +│ openai:gpt-x +│ 5 +│ 2 +│", err)
     assert len(prompts) == 5
+    assert f"Wrote {out} (5 rewritten captions)" in err
+    made_by = {row.made_by for rows in read_rewritten(out).values() for row in rows}
+    assert made_by == {"openai:gpt-x"}
+    code, _, err = run(capsys, *command, "googletrans")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("(embedded, gguf:PATH, openai:MODEL). (--by)")

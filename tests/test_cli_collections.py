@@ -13,7 +13,6 @@ from toys import PictureEncoder
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Toys in place of the models of index and search; what was asked for."""
     return toys_opened(monkeypatch, "apps.search.search")
 
 

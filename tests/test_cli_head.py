@@ -1,5 +1,3 @@
-"""The commands that train heads, and rank in a head's space."""
-
 import json
 import shlex
 from dataclasses import asdict, replace
@@ -28,7 +26,6 @@ SMALL = ("--soft-negatives", "2", "--hidden", "8", "--output", "5", "--epochs", 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Toys in place of the models; what was asked for."""
     opened: list[Any] = opens(monkeypatch, says("Idiomatic", "a woman awake late"))
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:

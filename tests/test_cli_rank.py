@@ -1,57 +1,36 @@
-"""``admire rank``, ``one`` and ``fuse``: what options set, and what is printed."""
-
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from commands import ended, hide, passed, run
 from conftest import admire_row
 from toys import PictureEncoder, draw, opener
 
-from admire import (
-    PROFILES,
-    SAMPLES,
-    Settings,
-    UserError,
-    read_submission,
-)
+from admire import PROFILES, SAMPLES, Settings, UserError, read_submission
 from admire.data.settings import ItemFiles
 from admire.rankers.settings import RequestOptions
 
 
 def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     data = write_table(admire_row())
-    ranked: list[Any] = []
-
-    def stop(*arguments: Any, **options: Any) -> list[Path]:
-        ranked.extend((*arguments, options))
-        raise UserError("That is enough.")
-
-    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", stop)
+    ranked = Mock(side_effect=UserError("That is enough."))
+    monkeypatch.setattr("admire.pipeline.run_blocks.rank_file", ranked)
     options = "--profile best --llm openai:one --llm gguf:two --encoder e5 --texts gloss,scene"
     options += " --standardise no --ranker embeddings --votes 3 --head my/head --budget 2"
     out = tmp_path / "run"
     assert run(capsys, "rank", data, "--out", out, *options.split())[0] == 2
-    settings = replace(
-        PROFILES["best"],
-        llms=("openai:one", "gguf:two"),
-        encoder="e5",
-        caption_encoder=None,
-        scoring=replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise="no"),
-        rankers=("embeddings",),
-        votes=3,
-        head="my/head",
-    )
+    scoring = replace(PROFILES["best"].scoring, texts=("gloss", "scene"), standardise="no")
+    models = {"llms": ("openai:one", "gguf:two"), "encoder": "e5", "caption_encoder": None}
+    models |= {"rankers": ("embeddings",), "head": "my/head"}
+    settings = replace(PROFILES["best"], scoring=scoring, votes=3, **models)
     told = {"asking": RequestOptions(budget=2.0), "workers": None}
-    assert ranked == [data, out, settings, ItemFiles(), told]
-
-    ranked.clear()
+    ranked.assert_called_once_with(data, out, settings, ItemFiles(), **told)
     run(capsys, "demo", "--all")  # is a run of the samples
     told = {"asking": RequestOptions(), "workers": None}
-    assert ranked == [SAMPLES, Path("runs/demo"), Settings(), ItemFiles(), told]
+    ranked.assert_called_with(SAMPLES, Path("runs/demo"), Settings(), ItemFiles(), **told)
 
 
 def test_the_embedded_profiles_encoder_needs_no_torch(capsys, monkeypatch, tmp_path, write_table):
@@ -144,9 +123,7 @@ def test_one_item_is_ranked_on_the_command_line(capsys, tmp_path, monkeypatch):
     assert (code, reason in out) == (0, True), err
     assert "3 captions" in ended(capsys, *asked, lamp, owl, *captions, *options)
     code, out, err = run(capsys, *asked, lamp, owl, *captions[:2], "--caption", "", *options)
-    assert [candidate.get("caption") for candidate in json.loads(out)["candidates"]] == [
-        *("a lamp", None)
-    ]
+    assert [one.get("caption") for one in json.loads(out)["candidates"]] == ["a lamp", None]
 
 
 @pytest.mark.usefixtures("words", "owls")

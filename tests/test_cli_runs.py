@@ -1,5 +1,3 @@
-"""What commands print, score and take over of a run folder."""
-
 import json
 import re
 import sys
@@ -92,10 +90,8 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         assert out.count("unsure") == 3  # two marks, and the count
         assert ("Candidates, best first" in out) == wide
         assert [name for name in "abcde" if f"{name}.png" not in out] == []
-        assert (
-            "All names begin with “pictures/a_snake_in_tall_grass_”, which is omitted here."
-            in " ".join(out.split())
-        )
+        told = "All names begin with “pictures/a_snake_in_tall_grass_”, which is omitted here."
+        assert told in " ".join(out.split())
 
 
 def test_a_table_that_does_not_fit_is_a_block_a_row_with_whole_figures(capsys, monkeypatch):
@@ -240,10 +236,9 @@ def test_submissions_show_their_paired_differences_from_the_first(capsys, write_
 def test_runs_without_gold_are_scored_by_their_agreement(capsys, tmp_path, wavering):
     _, folder = wavering
     run_ = read_run(folder)
-    blind = [
-        r.model_copy(update={"expected_order": None, "sentence_type": None}) for r in run_.rankings
-    ]
-    write_run(replace(run_, rankings=tuple(blind)), tmp_path / "blind")
+    no_gold = {"expected_order": None, "sentence_type": None}
+    blind = tuple(ranking.model_copy(update=no_gold) for ranking in run_.rankings)
+    write_run(replace(run_, rankings=blind), tmp_path / "blind")
     for pair in ([tmp_path / "blind", folder], [folder / "submission_en.tsv"] * 2):
         out, err = passed(capsys, "score", *pair, "--json")
         assert [row["metric"] for row in json.loads(out)["agreement"]] == list(AGREEMENT)
@@ -272,9 +267,8 @@ def test_tables_for_a_paper_have_an_interval_in_each_cell_and_say_how_it_was_mad
     figures = "0.750 [0.301, 0.954]"
     said = "intervals by bootstrap over the items"
     assert f"| a\\|b.tsv | all | 4 | {figures} |" in " ".join(tables["markdown"][0].split())
-    assert (
-        "Mean differences from all\\_right.tsv, item by item, on 4 items" in tables["markdown"][0]
-    )
+    differences = "Mean differences from all\\_right.tsv, item by item, on 4 items"
+    assert differences in tables["markdown"][0]
     assert r"50\%.tsv & all & 4 & \begin{tabular}[t]{@{}l@{}}0.500\\" in tables["latex"][0]
     assert tables["latex"][0].count(r"\toprule") == 3, "figures, differences and agreement"
     assert f'a|b.tsv,all,4,"{figures}"' in tables["csv"][0]

@@ -1,5 +1,3 @@
-"""The commands sense, detect, train detector and train classifier."""
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,7 +36,6 @@ class ContextEncoder(WordEncoder):
 
 @pytest.fixture(autouse=True)
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The encoder of the light detectors here is a bag of words."""
     monkeypatch.setattr("admire.encoders.cached.open_encoder", lambda name: ContextEncoder())
 
 
@@ -49,7 +46,6 @@ def data(write_table: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def idiomatic(tmp_path: Path) -> Path:
-    """A detector that takes everything as idiomatic."""
     path = tmp_path / "mine.json"
     readers = (Reader(name="words", identity="words:1"),)
     LightDetector(readers, np.zeros((5, 2048)), np.ones(5), True, {}).save(path)

@@ -3,6 +3,7 @@ import math
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -16,21 +17,15 @@ from admire.tasks.sts.pairs import count_pairs, read_pairs
 
 
 @pytest.fixture
-def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Every encoder that is asked for is WordEncoder; returns the list of names and devices."""
-    opened: list[tuple[str, str]] = []
-
-    def open_words(name: str, *, device: str = "auto", **_: bool) -> CachedEncoder:
-        opened.append((name, device))
-        return CachedEncoder(WordEncoder())
-
-    monkeypatch.setattr("admire.tasks.sts.evaluation.open_encoder", open_words)
+def words(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Every encoder that is asked for is WordEncoder."""
+    opened = Mock(side_effect=lambda *_, **__: CachedEncoder(WordEncoder()))
+    monkeypatch.setattr("admire.tasks.sts.evaluation.open_encoder", opened)
     return opened
 
 
 @pytest.fixture
 def files(write_table) -> tuple[Path, Path]:
-    """A dev file with English and Portuguese, and its gold."""
     data = write_table(
         dev("1"),
         dev("2", sentence2="My sister is a dark bird."),
@@ -51,7 +46,8 @@ def files(write_table) -> tuple[Path, Path]:
 def test_the_command_prints_what_evaluation_gives(capsys, files, words):
     data, told = files
     out, _ = passed(capsys, "sts", data, "--gold", told, "--json", "--device", "cpu")
-    assert words == [("e5", "cpu")]
+    assert words.call_args.args == ("e5",)
+    assert words.call_args.kwargs["device"] == "cpu"
     pairs = read_pairs(data, told)
     expected = correlate(pairs, compare(pairs, checked(WordEncoder())), seed=0)
     table = pd.DataFrame(json.loads(out)).astype(expected.dtypes)
@@ -86,7 +82,7 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(capsys, files, wor
     chat = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
     prompts = chat_server(httpserver, lambda prompt: "0.1")
     out, _ = passed(capsys, "sts", data, "--gold", told, "--json", *chat)
-    assert not words
+    assert not words.called
     assert len(prompts) == 7
     assert {row["spearman"] for row in json.loads(out)} == {None}  # all equal
     for _ in range(2):
@@ -107,7 +103,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
     rated = pd.read_csv(first)
     first.write_text(rated.assign(Sim=[0, 0.5, 0, 0, 0.7, 0]).to_csv(index=False))
     second.write_text(rated.assign(Sim=[0, 0.59, 0, 0, 0.1, 0]).to_csv(index=False))
-    words.clear()
+    words.reset_mock()
     both = ("sts", data, "--hard", first, "--hard", second)
     (hard,) = json_of(capsys, *both, "--json")
     pair = read_pairs(data)[1]
@@ -125,7 +121,7 @@ def test_pairs_are_counted_and_the_hard_ones_of_two_runs_are_listed(
         assert f"{wrong}{message}" in ended(capsys, *both, "--hard", wrong)
     assert "Choose one" in ended(capsys, *both, "--count")
     assert "(--count, --hard, --out)" in ended(capsys, *both, "--out", wrong)
-    assert not words, "no model is opened"
+    assert not words.called, "no model is opened"
 
 
 def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
@@ -138,7 +134,7 @@ def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
         ([], "(--gold, --out)"),
     ):
         assert message in ended(capsys, "sts", data, *options)
-    assert not words
+    assert not words.called
     assert not out.exists()
     message = ended(capsys, "sts", data, "--gold", told, "--pooling", "cls", "--max-length", 64)
     assert "'e5' cannot be changed. Name one of sbert:…. (--pooling, --max-length)" in message

@@ -1,68 +1,46 @@
-"""From the blind files of all languages to what a team hands in, by two commands."""
-
 import ast
 import json
 import shutil
+from unittest.mock import Mock
 from zipfile import ZipFile
 
 import pandas as pd
 import pytest
 from commands import ended, json_of, passed, run
 from conftest import admire_row
-from toys import WordEncoder, open_words
+from toys import open_words
 
-CODES = {
-    "Chinese": "ZH",
-    "Georgian": "KA",
-    "Greek": "EL",
-    "Igbo": "IG",
-    "Kazakh": "KK",
-    "Norwegian": "NO",
-    "Portuguese-Brazil": "PT-BR",
-    "Portuguese-Portugal": "PT-PT",
-    "Russian": "RU",
-    "Serbian": "SR",
-    "Slovak": "SK",
-    "Slovenian": "SL",
-    "Spanish-Ecuador": "ES-EC",
-    "Turkish": "TR",
-    "Uzbek": "UZ",
-}
+from admire.rankers import run_encoders
 
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A toy in place of all encoders: the names of those that were opened."""
-    opened: list[str] = []
-
-    def open_encoder(name: str, **_: str) -> WordEncoder:
-        opened.append(name)
-        return open_words(name)
-
-    monkeypatch.setattr("admire.rankers.run_encoders.open_encoder", open_encoder)
-    return opened
+pytestmark = pytest.mark.usefixtures("words")
+NAMES = (
+    "Chinese Georgian Greek Igbo Kazakh Norwegian Portuguese-Brazil Portuguese-Portugal Russian "
+    "Serbian Slovak Slovenian Spanish-Ecuador Turkish Uzbek"
+)
+CODES = "ZH KA EL IG KK NO PT-BR PT-PT RU SR SK SL ES-EC TR UZ"
 
 
 def read(file) -> pd.DataFrame:
     return pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
 
 
-def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, shared, opened):
-    for name in CODES:
+def test_fifteen_blind_files_become_one_zip(capsys, monkeypatch, tmp_path, write_table, shared):
+    monkeypatch.setattr(run_encoders, "open_encoder", opened := Mock(side_effect=open_words))
+    for name in NAMES.split():
         rows = [admire_row(sentence=f"A night owl, {k}.", expected_order="") for k in (1, 2)]
         write_table(*rows, name=f"blind/submission_{name}.tsv")
     for real in (shared / "admire2").glob("*.tsv"):
         shutil.copy(real, tmp_path / "blind")
     out, archive = tmp_path / "run", tmp_path / "submission.zip"
     _, err = passed(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
-    assert opened == ["e5", "minilm"]
+    assert [call.args for call in opened.call_args_list] == [("e5",), ("minilm",)]
     for _ in range(2):
         _, err = passed(capsys, "submit", out, "--out", archive, "--without-sense")
     assert "has no file for" not in err
     with ZipFile(archive) as files:
         found = {name: read(files.open(name)) for name in files.namelist()}
-    assert sorted(found) == sorted(f"submission_{code}.tsv" for code in CODES.values())
-    for name, code in CODES.items():
+    assert sorted(found) == sorted(f"submission_{code}.tsv" for code in CODES.split())
+    for name, code in zip(NAMES.split(), CODES.split(), strict=True):
         blind = read(tmp_path / f"blind/submission_{name}.tsv")
         handed = found[f"submission_{code}.tsv"]
         assert list(handed) == ["compound", "sentence", "expected_order"]
@@ -73,7 +51,7 @@ def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, share
     assert len(found["submission_TR.tsv"]) == 180
 
 
-def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, write_table, opened):
+def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, write_table):
     write_table(admire_row(), name="blind/submission_Turkish.tsv")
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "rank", "blind", "--query", "compound", "--out", "run")[0] == 0
@@ -88,7 +66,7 @@ def test_a_run_finds_its_data_from_any_folder(capsys, tmp_path, monkeypatch, wri
 
 @pytest.mark.usefixtures("wide")
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
-    capsys, tmp_path, write_table, opened
+    capsys, tmp_path, write_table
 ):
     first, last = (
         {"expected_order": str([f"{letter}.png" for letter in order])}

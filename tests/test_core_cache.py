@@ -1,5 +1,3 @@
-"""Caches that survive kills, and are shared by threads and processes."""
-
 import signal
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Paths that stay in a folder, and texts and tables that are too large to be read."""
-
 import os
 from pathlib import Path
 
@@ -9,19 +7,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from admire.core.errors import UserError
-from admire.core.files import (
-    add_table,
-    numbered_rows,
-    path_inside,
-    read_table,
-)
+from admire.core.files import add_table, numbered_rows, path_inside, read_table
 
 PARTS = ("a", "..", ".", "", "out", "in", "up", "/", "\\", "C:", "\0", " ", "~", "a.png", "é")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with links: out of it, into it, and to the folder above."""
     place = tmp_path_factory.mktemp("place")
     folder = place / "set"
     (folder / "a" / "a").mkdir(parents=True)

@@ -1,5 +1,3 @@
-"""What is computed ahead by threads."""
-
 import pytest
 
 from admire.core.machine import prefetch

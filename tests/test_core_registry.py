@@ -1,9 +1,6 @@
-"""What plugs in: how plug-ins are found, what they may do wrong, and what is said of it."""
-
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +23,9 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 
 @pytest.fixture
-def announce(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[str, str, str], None]]:
+def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (site := tmp_path / "site").mkdir()
-
-    def look_again() -> None:
-        registry._announced.cache_clear()
+    look_again = registry._announced.cache_clear
 
     def add(name: str, value: str, distribution: str) -> None:
         (about := site / f"{distribution.replace('-', '_')}-1.0.dist-info").mkdir()
@@ -47,7 +40,6 @@ def announce(
 
 
 def length(item, reading):
-    """The longest caption first."""
     return [len(candidate.caption) for candidate in item.candidates]
 
 
@@ -259,11 +251,6 @@ def test_what_a_plugin_returns_is_checked_where_it_is_called(returned, why):
         def classify(self, uses):
             return returned
 
+    models = {"llms": [explains("")], "encoder": WordEncoder()}
     with pytest.raises(UserError, match=rf"Own returned .*{why}"):
-        rank(
-            [OWL],
-            Settings(sense="detector"),
-            llms=[explains("")],
-            encoder=WordEncoder(),
-            detector=Own(),
-        )
+        rank([OWL], Settings(sense="detector"), **models, detector=Own())

@@ -175,7 +175,6 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def by_workers(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
-    """Encode by workers, four entries at a time."""
     entries = chain.from_iterable(batches)
     return encode_batches(iter(lambda: [*islice(entries, 4)], []), encoder, workers=TWO)
 

@@ -1,5 +1,3 @@
-"""Columns and keys that are spelt otherwise than those that are read: none is left out silently."""
-
 import json
 from pathlib import Path
 
@@ -56,22 +54,19 @@ def test_unknown_keys_are_a_warning_with_the_nearest_known_one(tmp_path, caplog)
     row = {"compound": "night owl", "sentence": "A night owl.", "id": 1}
     row |= {"lang": "de", "expected_ordr": [], "x": ""}
     candidates = ["an owl", {"caption": "a lamp", "nam": "L"}]
+    unread = "'lang' (did you mean 'language'?), 'expected_ordr' (did you mean 'expected_order'?)"
     for name, cells in (("a", row), ("b", row | {"candidates": candidates})):
         path = tmp_path / f"{name}.jsonl"
         path.write_text(json.dumps(cells))
         read_items(path)
-        unread = (
-            "'lang' (did you mean 'language'?), 'expected_ordr' (did you mean 'expected_order'?)"
-        )
         assert f"{path}, row 1: not read: {unread}, 'x'." in caplog.messages
     assert "candidate 2: not read: 'nam' (did you mean 'name'?)" in caplog.text
     row["compund"] = row.pop("compound")
     path.write_text(json.dumps(row))
     refused(path, "row 1, compound: is missing. Rename 'compund'.")
     caplog.clear()
-    items_from_frame(
-        pd.DataFrame([ROW | {"sense": "", "sentence_typ": ""}]).assign(image2_caption="b")
-    )
+    own = {"sense": "", "sentence_typ": "", "image2_caption": "b"}
+    items_from_frame(pd.DataFrame([ROW | own]))
     (warning,) = caplog.messages  # a table may have columns of its own
     assert warning.endswith("row 1: not read: 'sentence_typ' (did you mean 'sentence_type'?).")
 

@@ -1,5 +1,3 @@
-"""Image files are read as a person sees them, or refused with one message."""
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +30,6 @@ def noise(height: int = 12, width: int = 9, channels: int = 3) -> np.ndarray:
 
 
 def complaint(path: Path) -> str:
-    """What the user is told about a file, less the path that it starts with."""
     with pytest.raises(UserError, match=f"^{path}: ") as caught:
         read_image(path)
     message = str(caught.value).removeprefix(f"{path}: ")
@@ -41,8 +38,7 @@ def complaint(path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("a.png", {}), ("a.webp", {"lossless": True, "exact": True})],
+    ("name", "options"), [("a.png", {}), ("a.webp", {"lossless": True, "exact": True})]
 )
 def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, name, options):
     pixels = [[[*RED, 255], [*RED, 0], [0, 0, 0, 0], [0, 0, 0, 128], [0, 0, 255, 51]]]
@@ -54,9 +50,8 @@ def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, na
 
 
 def test_a_colour_that_stands_for_transparent_is_white(tmp_path):
-    Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8)).save(
-        tmp_path / "rgb.png", transparency=(255, 0, 0)
-    )
+    both = Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8))
+    both.save(tmp_path / "rgb.png", transparency=(255, 0, 0))
     assert row(tmp_path / "rgb.png") == [WHITE, BLUE]
     Image.fromarray(np.array([[0, 90]], dtype=np.uint8)).save(tmp_path / "grey.png", transparency=0)
     assert row(tmp_path / "grey.png") == [WHITE, GREY]

@@ -1,5 +1,3 @@
-"""What an item says of itself, and the sets that are read as they came."""
-
 import re
 from pathlib import Path
 

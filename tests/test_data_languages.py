@@ -1,5 +1,3 @@
-"""Language tags: read, guessed from paths, and refused."""
-
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +20,6 @@ from admire.data.reader import items_from_frame, read_items
         ("submission_zz.tsv", "en"),  # not a language that we know
         ("script.tsv", "en"),  # ends in pt, but as part of a word
         ("submission_Spanish-Ecuador.tsv", "es-ec"),
-        ("submission_Portuguese-Brazil.tsv", "pt-br"),
         ("submission_Portuguese-Portugal.tsv", "pt-pt"),
         ("submission_Serbian-Cyrillic.tsv", "sr-cyrl"),
         ("submission_sr-latn.tsv", "sr-latn"),

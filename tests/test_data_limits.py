@@ -1,5 +1,3 @@
-"""Texts that are too long or that no model can read are refused on every way in."""
-
 import json
 import re
 import unicodedata
@@ -138,12 +136,7 @@ CSV: dict[str, tuple[Callable[[Path], object], dict[str, str], str, str]] = {
     "uses": (read_uses, USE, "Previous", "text"),
     "senses": (read_senses, ITEM | VOTES, "predicted_type", "sentence_type"),
     "pairs": (read_pairs, PAIR, "sentence1", "sentence"),
-    "replies": (
-        open_replies,
-        ITEM | {"sense": "literal", "meaning": "x"},
-        "meaning",
-        "definition",
-    ),
+    "replies": (open_replies, ITEM | {"sense": "literal", "meaning": "x"}, "meaning", "definition"),
     "glossary": (Glossary, GLOSS, "expression", "compound"),
     "rewrites": (read_rewritten, REWRITE, "text", "caption"),
 }

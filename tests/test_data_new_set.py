@@ -1,5 +1,3 @@
-"""A set begun from a folder of pictures, up to its first run."""
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ Image = pytest.importorskip("PIL.Image", reason="needs the extra 'embedded'")
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Two folders of pictures, one of them with a caption, and things that are none."""
     for name in ("night_owl/1.png", "night_owl/2.JPG", "Gruß/b.png", "Gruß/a.png", ".x/1.png"):
         path = tmp_path / "pictures" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,9 +33,8 @@ def test_a_set_is_begun_filled_in_checked_and_ranked(capsys, monkeypatch, tmp_pa
     assert f"manifest.csv: 2. Each needs a sentence.\nNext: admire check {folder}" in err
     manifest = folder / "manifest.csv"
     assert manifest.read_text() == MANIFEST
-    assert (folder / "night_owl" / "1.png").read_bytes() == (
-        pictures / "night_owl" / "1.png"
-    ).read_bytes()
+    copied, owl = (place / "night_owl" / "1.png" for place in (folder, pictures))
+    assert copied.read_bytes() == owl.read_bytes()
     code, out, _ = run(capsys, "check", folder)
     assert code == 2
     assert out.splitlines()[:2] == [
@@ -57,12 +53,11 @@ def test_a_set_is_begun_filled_in_checked_and_ranked(capsys, monkeypatch, tmp_pa
     "named", [["night_owl/1.png", "night_owl/2.JPG", "Gruß/a.png", "Gruß/b.png"], ["."], []]
 )
 def test_pictures_are_named_or_those_of_the_set_where_they_are(capsys, pictures, named):
-    names = sorted(path for path in pictures.rglob("*") if path.is_file())
+    names = {path for path in pictures.rglob("*") if path.is_file()}
     assert run(capsys, "init", pictures, *(pictures / name for name in named))[0] == 0
     assert (pictures / "manifest.csv").read_text() == MANIFEST
-    assert sorted(path for path in pictures.rglob("*.*") if path.is_file()) == sorted(
-        [*names, pictures / "manifest.csv"]
-    )
+    now = {path for path in pictures.rglob("*") if path.is_file()}
+    assert now == names | {pictures / "manifest.csv"}
 
 
 def test_what_is_a_picture_is_taken_or_named(capsys, tmp_path):

@@ -1,5 +1,3 @@
-"""What makes two texts or pictures the same, and the digests by which cards tell what was seen."""
-
 import hashlib
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Finding the pictures that rows name, and none outside the folder."""
-
 import unicodedata
 from pathlib import Path
 
@@ -35,10 +33,8 @@ def test_images_are_found_beside_the_file_or_in_the_compounds_folder(
     write_table, tmp_path, compound, folder
 ):
     pictures(tmp_path / folder, *NAMES)
-    path = write_table(admire_row(compound))
-    assert [c.image for c in read_items(path)[0].candidates] == [
-        tmp_path / folder / name for name in NAMES
-    ]
+    (item,) = read_items(write_table(admire_row(compound)))
+    assert [c.image for c in item.candidates] == [tmp_path / folder / name for name in NAMES]
 
 
 def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, caplog):
@@ -182,23 +178,19 @@ def test_one_picture_by_the_names_of_two_items_is_counted(write_table, tmp_path,
 
 
 def test_a_sequences_pictures_may_be_spelt_otherwise(write_table, tmp_path):
-    pictures(tmp_path / NFD, "S1.PNG", "s2.png")
+    names = "S1.PNG", "s2.png"
+    pictures(tmp_path / NFD, *names)
     (item,) = read_items(write_table(sequence_row("pé frio")))
-    assert [one.image for one in item.sequence] == [
-        tmp_path / NFD / "S1.PNG",
-        tmp_path / NFD / "s2.png",
-    ]
+    assert [one.image for one in item.sequence] == [tmp_path / NFD / name for name in names]
 
 
 def test_a_sequences_pictures_are_s1_and_s2_of_the_compound_or_what_the_file_names(
     write_table, tmp_path
 ):
-    pictures(
-        tmp_path / "cat_s eyes", "s1.png", "s2.png", "other.png", *(f"{k}.png" for k in "abcd")
-    )
+    folder = tmp_path / "cat_s eyes"
+    pictures(folder, "s1.png", "s2.png", "other.png", *NAMES[:4])
     row = sequence_row("cat's eyes", sequence_caption2="")
     (item,) = read_items(write_table(row))
-    folder = tmp_path / "cat_s eyes"
     assert item.sequence == (
         Candidate("s1.png", folder / "s1.png", "a woman writes by a lamp"),
         Candidate("s2.png", folder / "s2.png", None),

@@ -71,12 +71,7 @@ def test_a_table_of_items_gives_the_same_items_back(items, tmp_path, monkeypatch
     assert "missing" not in caplog.text
 
 
-def test_a_picture_that_is_gone_is_named():
-    table = items_to_frame([OWL]).assign(sentence="x", image1_path="/none.png")
-    with pytest.raises(UserError, match=r"row 1 .*, candidate 1: the picture /none\.png does not"):
-        items_from_frame(table)
-
-
+GONE = items_to_frame([OWL]).assign(sentence="x", image1_path="/none.png")
 CANDIDATES = [Candidate("a", None, "An owl."), Candidate("b", None, "A lamp.")]
 
 
@@ -121,18 +116,14 @@ def with_pictures() -> dict[str, tuple[dict[str, Any], list[str]]]:
     }
 
 
-ROWS = ["image", "names", "lists", "by column", "image1", "image1_name", "both", "sequence"]
-
-
-@pytest.mark.parametrize("kind", ROWS)
-def test_pictures_in_memory_are_taken_from_rows_tables_datasets_and_parquet(tmp_path, kind):
-    row, names = with_pictures()[kind]
-    for data in ([PLAIN | row], pd.DataFrame([PLAIN | row])):
-        (item,) = take_items(data)
-        assert list(item.names) == names
-        pictures = [candidate.image for candidate in item.things if candidate.image]
-        assert all(picture.parent == cache_dir() / "pictures" for picture in pictures)
-        assert len(pictures) == 2 - ("candidate2" in names) + (kind == "sequence")
+def test_pictures_in_memory_are_taken_from_rows_and_tables():
+    for kind, (row, names) in with_pictures().items():
+        for data in ([PLAIN | row], pd.DataFrame([PLAIN | row])):
+            (item,) = take_items(data)
+            assert list(item.names) == names, kind
+            pictures = [candidate.image for candidate in item.things if candidate.image]
+            assert all(picture.parent == cache_dir() / "pictures" for picture in pictures)
+            assert len(pictures) == 2 - ("candidate2" in names) + (kind == "sequence"), kind
 
 
 def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
@@ -140,10 +131,9 @@ def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
     text, image = datasets.Value("string"), datasets.Image()
     nested = datasets.List({"image": image, "caption": text, "name": text})
     things = [{"image": drawn(1), "name": "a"}, {"caption": "b"}]
-    features = datasets.Features(
-        {"compound": text, "sentence": text, "image1": image, "image2": image}
-    )
+    texts = {"compound": text, "sentence": text}
     flat = {**PLAIN, "image1": drawn(1, "a.png"), "image2": drawn(2)}
+    features = datasets.Features(texts | {"image1": image, "image2": image})
     data = datasets.Dataset.from_list([flat, flat], features)
     undecoded = data.cast_column("image1", datasets.Image(decode=False))
     by_path = {"image1": {"bytes": None, "path": str(PICTURE)}, "image2_caption": "x"}
@@ -154,14 +144,12 @@ def test_a_dataset_of_hugging_face_and_its_parquet_are_read_as_rows(tmp_path):
     first, _ = read_items(tmp_path / "x.parquet")
     assert first.names == ("a.png", "image2")
     assert first.candidates[1].image == take_items([flat])[0].candidates[1].image
-    features = datasets.Features({"compound": text, "sentence": text, "candidates": nested})
+    features = datasets.Features(texts | {"candidates": nested})
     data = datasets.Dataset.from_list([{**PLAIN, "candidates": things}], features)
     data.to_parquet(tmp_path / "y.parquet")
     for (item,) in (take_items(data), read_items(tmp_path / "y.parquet")):
-        assert [(c.name, bool(c.image), c.caption) for c in item.candidates] == [
-            ("a", True, None),
-            ("candidate2", False, "b"),
-        ]
+        told = [(c.name, bool(c.image), c.caption) for c in item.candidates]
+        assert told == [("a", True, None), ("candidate2", False, "b")]
 
 
 def test_a_files_pictures_stay_in_its_folder_though_a_parquet_names_them_by_path(tmp_path):
@@ -183,21 +171,18 @@ def test_a_files_pictures_stay_in_its_folder_though_a_parquet_names_them_by_path
 )
 def test_texts_are_captions_in_rows_and_files(tmp_path, row):
     items = take_items([PLAIN | row])
-    assert [(c.name, c.caption) for c in items[0].candidates] == [
-        ("candidate1", "An owl."),
-        ("candidate2", "A lamp."),
-    ]
+    candidates = [(c.name, c.caption) for c in items[0].candidates]
+    assert candidates == [("candidate1", "An owl."), ("candidate2", "A lamp.")]
     table = pd.DataFrame([PLAIN | row])
     table.to_csv(tmp_path / "x.csv", index=False)
     table.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
     assert read_items(tmp_path / "x.csv") == read_items(tmp_path / "x.jsonl") == items
 
 
-def test_a_candidates_name_is_the_one_that_gold_names(tmp_path):
+def test_a_candidates_name_is_the_one_that_gold_names(write_table):
     things = [{"name": "A", "caption": "An owl."}, {"name": "B", "caption": "A lamp."}]
     row = PLAIN | {"candidates": things, "expected_order": ["B", "A"]}
-    (tmp_path / "x.jsonl").write_text(json.dumps(row))
-    assert take_items([row]) == read_items(tmp_path / "x.jsonl")
+    assert take_items([row]) == read_items(write_table(row, name="x.jsonl"))
     assert take_items([row])[0].names == ("A", "B")
 
 
@@ -208,6 +193,7 @@ def test_a_candidates_name_is_the_one_that_gold_names(tmp_path):
         ([{**PLAIN, "captions": ["a", "b"], "candidates": ["c", "d"]}], "are beside candidates"),
         ([{**PLAIN, "candidates": [np.zeros((2, 2)), "b"]}], "candidate 1, image: .*fromarray"),
         ([replace(OWL, expected_order="['a', 'b']")], "item 1, expected_order: .* a valid tuple"),
+        (GONE, r"row 1 .*, candidate 1: the picture /none\.png does not"),
         (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound'"),
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),

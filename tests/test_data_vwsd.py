@@ -1,5 +1,3 @@
-"""Visual-WSD: what its files say, and what is refused."""
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,13 +24,8 @@ def images(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a data file and, if wanted, its gold; returns the data file."""
-
-    def write(
-        *lines: str, gold: list[str] | None = None, name: str = "train.data.v1.txt", **ends: str
-    ) -> Path:
-        start, end = ends.get("start", ""), ends.get("end", "\n")
-        for kind, texts in (("data", lines), ("gold", gold or ())):
+    def write(*lines, gold=(), name="train.data.v1.txt", start="", end="\n") -> Path:
+        for kind, texts in (("data", lines), ("gold", gold)):
             if texts:
                 path = tmp_path / name.replace("data", kind)
                 path.write_bytes((start + end.join(texts) + end).encode())

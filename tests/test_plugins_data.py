@@ -1,5 +1,3 @@
-"""Data formats and metrics that plug in: they are named wherever a file or a figure is."""
-
 import json
 import math
 import re
@@ -33,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("forgotten")
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    """A folder with two lines and the pictures of five candidates, which ``mine`` reads."""
     register("encoder", "bag")(WordEncoder)
     folder = tmp_path / "set"
     folder.mkdir()
@@ -76,10 +73,8 @@ def reading(*things: object, error: Exception | None = None) -> str:
 
 
 def row(**changes: object) -> dict[str, object]:
-    return {"compound": "owl", "sentence": "An owl.", "captions": None, "image1_caption": "a"} | {
-        "image2_caption": "b",
-        **changes,
-    }
+    row = {"compound": "owl", "sentence": "An owl.", "captions": None}
+    return row | {"image1_caption": "a", "image2_caption": "b"} | changes
 
 
 def test_data_named_by_a_reader_are_ranked_and_read_again_by_each_command(capsys, tmp_path, data):

@@ -1,5 +1,3 @@
-"""Reports of real runs, opened from disk in a real browser."""
-
 from __future__ import annotations
 
 import csv
@@ -70,7 +68,6 @@ class Reported:
         return self.path.as_uri()
 
     def where(self, is_wanted: Callable[[Ranking, Ranking], object]) -> set[int]:
-        """The numbers of the items whose two rankings fulfil a condition."""
         both = zip(*(run.rankings for run in self.runs), strict=True)
         return {number for number, pair in enumerate(both, start=1) if is_wanted(*pair)}
 
@@ -137,12 +134,10 @@ def ready(page: Page) -> Page:
 
 
 def numbers(page: Page) -> list[int]:
-    """The numbers of the items that the page shows, in order."""
     return page.locator("#cards > li").evaluate_all("all => all.map(one => +one.dataset.number)")
 
 
 def card(page: Page, number: int) -> Locator:
-    """The card of an item, scrolled to until it stays where it is."""
     page.wait_for_function(
         """number => {
           const place = document.querySelector(`#cards > li[data-number="${number}"]`);

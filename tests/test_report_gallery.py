@@ -1,5 +1,3 @@
-"""What the cards of ranked items show, from runs of toy models."""
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,6 @@ BOTH = Settings(sense="vote")
 
 
 def only(run: Run) -> dict:
-    """The card of a run's only item."""
     (card,) = gallery([run])["items"]
     return card
 

@@ -1,5 +1,3 @@
-"""Pages of reports: what they may load, and that data stay data."""
-
 import json
 import re
 from html import unescape
@@ -10,7 +8,6 @@ HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud8
 
 
 def report(text: str = "night owl") -> Report:
-    """A report with one item, in which every text is the same."""
     candidate = {"name": text, "caption": text, "picture": "#p1", "width": 320, "height": 200}
     item = {
         "number": 1,

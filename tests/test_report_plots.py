@@ -1,7 +1,4 @@
-"""Plots: the numbers that they draw, and SVG that a page with a strict policy may hold."""
-
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from xml.etree import ElementTree
@@ -62,10 +59,6 @@ def drawn(*names: str) -> tuple[Plot, ...]:
     return draw_plots(ranking(*names))
 
 
-def titles(plots: Sequence[Plot]) -> list[str]:
-    return [plot.title for plot in plots]
-
-
 def texts(svg: str) -> list[str]:
     parts = ElementTree.fromstring(svg).iter()
     return [part.text or "" for part in parts if part.tag.endswith("text")]
@@ -122,8 +115,7 @@ def test_errors_are_drawn_by_how_many_are_answered():
     assert "top-1 error 0.500 of all, 0.500 of the surest 2, area 0.417." in alone.words
     for run in "ab":  # b lacks the last item
         assert f"{run}: sense error 0.333 of all" in both.words
-    plot = both
-    assert {"sense error", "top-1 error"} <= set(texts(plot.svg))
+    assert {"sense error", "top-1 error"} <= set(texts(both.svg))
 
 
 def test_confusion_is_counted_run_by_run():
@@ -161,10 +153,10 @@ def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
         "Errors by how many are answered",
         "Confusion of the senses",
     ]
-    assert titles(drawn("a")) == [*both, *senses]
+    assert [plot.title for plot in drawn("a")] == [*both, *senses]
     for item in data["items"]:
         item["sense"] = None
-    assert titles(draw_plots(data)) == both
+    assert [plot.title for plot in draw_plots(data)] == both
     for item in data["items"]:
         item["gold"] = None
         item["runs"][0] |= {"figures": None, "right": None}

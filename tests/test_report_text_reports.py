@@ -1,5 +1,3 @@
-"""Reports on retrieval and on senses: what their cards and tables say, from what is on disk."""
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Reports from run folders: what is read, what is found again, and what is refused."""
-
 import json
 import re
 import shutil
@@ -22,8 +20,6 @@ from admire.pipeline.run_folder import read_run
 
 
 class PictureWords(WordEncoder):
-    """Sees the same in each picture."""
-
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         return self.encode_texts(["a river"] * len(images), role="document")
 
@@ -71,7 +67,6 @@ def ranked(folder: Path, out: Path, sense: str = "Idiomatic") -> Path:
 
 
 def shown(page: Path) -> dict:
-    """The data in a page."""
     text = page.read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found
@@ -257,7 +252,6 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
     ("name", "shown"),
     [
         ("gguf:/home/me/models/small.gguf", "gguf:small.gguf"),
-        ("sbert:intfloat/multilingual-e5-small", "sbert:intfloat/multilingual-e5-small"),
         ("sbert:/home/me/model", "sbert:model"),
         (r"gguf:C:\Users\me\small.gguf", "gguf:small.gguf"),
         ("openclip:ViT-B-32/laion2b_s34b_b79k", "openclip:ViT-B-32/laion2b_s34b_b79k"),

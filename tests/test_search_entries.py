@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import refused
 from PIL import Image
 from toys import Looking, PictureEncoder
 
@@ -78,9 +79,7 @@ def test_ids_are_kept(tmp_path, suffix):
 def test_file_row_and_column_of_what_cannot_be_used_are_named(tmp_path, name, content, words):
     path = tmp_path / name
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(UserError) as caught:
-        read_texts(path)
-    assert str(caught.value).startswith(f"{path}{words}")
+    assert refused(path, read=read_texts).startswith(f"{path}{words}")
 
 
 def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
@@ -179,9 +178,7 @@ def test_a_damaged_picture_in_a_parquet_file_is_named(tmp_path, caplog):
 def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path, rows, damage, words):
     path = write(tmp_path / "t.parquet", rows)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UserError) as caught:
-        read_texts(path)
-    assert str(caught.value).startswith(f"{path}{words}")
+    assert refused(path, read=read_texts).startswith(f"{path}{words}")
 
 
 LISTS = (".jsonl", ".csv", "{path}.parquet")
@@ -192,7 +189,6 @@ OUTSIDE = (
 
 
 def list_of(place: Path, suffix: str, names: Sequence[str]) -> Path:
-    """A list of pictures, in a folder with links that lead out of it."""
     folder = place / "set"
     folder.mkdir()
     (place / "secret.png").write_text("a secret owl")
@@ -210,13 +206,11 @@ def list_of(place: Path, suffix: str, names: Sequence[str]) -> Path:
 @pytest.mark.parametrize("name", [*OUTSIDE, "a\0.png"])
 def test_no_list_leads_out_of_its_folder(tmp_path: Path, suffix: str, name: str):
     source = list_of(tmp_path, suffix, ["a.png", name, "{outside}/set/b.png"])
-    with pytest.raises(UserError) as caught:
-        read(source)
-    assert f"{source}, row 2, image: " in str(caught.value)
+    message = refused(source, f"{source}, row 2, image: ", read=read)
     faults: list[UserError] = []
     entries = list(read_entries(source, faults.append))
     assert [entry.image for entry in entries] == [source.parent / "a.png", source.parent / "b.png"]
-    assert list(map(str, faults)) == [str(caught.value)]
+    assert list(map(str, faults)) == [message]
 
 
 def found(index: Path) -> list[Entry]:

@@ -104,7 +104,6 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def search_all(index: Path | Index) -> list[tuple[Candidate, float]]:
-    """All that an index holds, in the order of a search."""
     index = open_index(index) if isinstance(index, Path) else index
     texts = ["a person awake late", "night owl"]
     queries = dict(zip(WEIGHTS, WordEncoder().encode_texts(texts, role="query"), strict=True))
@@ -121,8 +120,6 @@ TRACKS = {"image": 0.5, "caption": 1.0}
 
 
 class Short(WordEncoder):
-    """Reads four words."""
-
     name = identity = "short"
     max_tokens = 4
 
@@ -132,10 +129,8 @@ class Short(WordEncoder):
 
 def test_a_long_text_is_found_by_its_best_window_in_an_index_on_disk_as_in_memory(tmp_path: Path):
     rows = {"long": "a red bicycle stands near a person awake late", "short": "a person sleeps"}
-    path = tmp_path / "texts.jsonl"
-    path.write_text("\n".join(json.dumps({"id": k, "text": text}) for k, text in rows.items()))
-    write_index(path, Short(), tmp_path / "index")
     texts = [Candidate(name, caption=text) for name, text in rows.items()]
+    write_index(write_texts(tmp_path / "texts.jsonl", texts), Short(), tmp_path / "index")
     disk, memory = search_all(tmp_path / "index"), search_all(index_texts(texts, Short()))
     assert [entry.name for entry, _ in disk] == ["long", "short"]
     assert [score for _, score in disk] == pytest.approx([score for _, score in memory])
@@ -371,7 +366,6 @@ class Numbered(PictureEncoder):
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection of 300 has an approximate index."""
     monkeypatch.setattr(lance_table, "INDEXED", 300)
 
 
@@ -413,12 +407,8 @@ def test_a_few_captions_in_a_large_collection_count(monkeypatch, tmp_path: Path)
     assert near.table
     query = {"x": draw_vectors(1, 32)[0]}
     for sign in (1, -1):
-        found, best = (
-            [
-                entry.name
-                for entry, _ in index.search(query, {"x": sign}, 9, {"image": 0, "caption": 1})
-            ]
-            for index in (near, replace(near, table=None))
-        )
+        asked = query, {"x": sign}, 9, {"image": 0, "caption": 1}
+        both = (index.search(*asked) for index in (near, replace(near, table=None)))
+        found, best = ([entry.name for entry, _ in matches] for matches in both)
         assert found[0] == best[0]
         assert set(found) & {"7.png", "8.png"} == set(best) & {"7.png", "8.png"}

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import answer
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
-import admire
+from admire import rank
 from admire.apps.search import (
     SearchResult,
     SearchSettings,
@@ -56,13 +56,9 @@ def test_a_search_is_rank_with_the_texts_as_candidates(file, text, sense, best):
     assert (result.reading.sense.label, result.reading.gloss) == (sense, "someone who works late")
     assert result.entries[0][0].name == best
     item = Item("night owl", text, "en", candidates=tuple(read_texts(file)))
-    scoring = Scoring.paper(gate="soft", standardise="item")
-    (peer,) = admire.rank(
-        [item],
-        Settings(track="caption", scoring=scoring),
-        llms=[ScriptedChat(answer)],
-        encoder=WordEncoder(),
-    ).rankings
+    settings = Settings(track="caption", scoring=Scoring.paper(gate="soft", standardise="item"))
+    run = rank([item], settings, llms=[ScriptedChat(answer)], encoder=WordEncoder())
+    (peer,) = run.rankings
     check_like(result, peer, "abc")
 
 
@@ -88,23 +84,13 @@ def test_pictures_are_found_as_rank_would_order_them(tmp_path, sense, changes):
         if caption:
             (pictures / name).with_suffix(".txt").write_text(caption)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
-    result = search_index(
-        "My sister is a night owl.",
-        "night owl",
-        tmp_path / "index",
-        SearchSettings(**changes),
-        llm=explains(sense),
-        encoder=PictureEncoder(),
-    )
-    candidates = tuple(
-        Candidate(name, pictures / name, caption) for name, (_, caption) in SHOWN.items()
-    )
-    (peer,) = admire.rank(
-        [Item("night owl", "My sister is a night owl.", "en", candidates=candidates)],
-        Settings(scoring=replace(Scoring(standardise="item"), **changes)),
-        llms=[explains(sense)],
-        encoder=PictureEncoder(),
-    ).rankings
+    candidates = (Candidate(name, pictures / name, text) for name, (_, text) in SHOWN.items())
+    item = Item("night owl", "My sister is a night owl.", "en", candidates=tuple(candidates))
+    models = {"llm": explains(sense), "encoder": PictureEncoder()}
+    asked = item.sentence, "night owl", tmp_path / "index", SearchSettings(**changes)
+    result = search_index(*asked, **models)
+    settings = Settings(scoring=replace(Scoring(standardise="item"), **changes))
+    (peer,) = rank([item], settings, llms=[explains(sense)], encoder=PictureEncoder()).rankings
     assert result.pictures
     check_like(result, peer, SHOWN)
 

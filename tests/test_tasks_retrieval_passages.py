@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks import USAGES, passage, write_split
+from conftest import refused
 
 from admire.core.errors import UserError
 from admire.tasks.retrieval.passages import (
@@ -19,14 +20,12 @@ from admire.tasks.retrieval.passages import (
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    """Make a row as IdioLink's files have it."""
     fields = asdict(passage("d1", "My sister is a night owl.", subject="Culture"))
     del fields["occurrence"]
     return fields | changes
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
-    """Write rows as a JSON list or as JSON lines, by the file's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row, ensure_ascii=False) if row else "" for row in rows]
     text = "\n".join(lines) if path.suffix == ".jsonl" else "[" + ",".join(lines) + "]"
@@ -84,14 +83,12 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
     ],
 )
 def test_errors_name_file_row_and_column(tmp_path, name, rows, message):
-    with pytest.raises(UserError) as caught:
-        read_passages(write(tmp_path / name, rows))
-    assert str(caught.value).startswith(f"{tmp_path / name}{message}")
+    path = write(tmp_path / name, rows)
+    assert refused(path, read=read_passages).startswith(f"{path}{message}")
 
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
-    """Write a split whose queries and documents are in files of two kinds."""
     queries = [row(id=f"q-{usage}", usage=usage) for usage in ("literal", "idiomatic")]
     write(tmp_path / "test" / "queries.json", queries)
     write(tmp_path / "test" / "indexes.jsonl", [row(id=u, usage=u) for u in USAGES])

@@ -27,9 +27,7 @@ def data(tmp_path: Path) -> str:
     return str(tmp_path / "data")
 
 
-def assert_similarities(
-    retrieval: Retrieval, similarities: np.ndarray, split: Split = OWLS
-) -> None:
+def assert_similarities(retrieval: Retrieval, similarities: np.ndarray, split: Split = OWLS):
     np.testing.assert_allclose(retrieval.similarities, similarities, atol=1e-6)
     assert retrieval.split == split
     assert retrieval.scores.equals(score_queries(split, retrieval.similarities))
@@ -53,9 +51,8 @@ def test_bm25_of_either_formula_is_tuned_on_val(data, of, variant, caplog):
     with caplog.at_level("INFO", "admire"):
         retrieval = retrieve_split(data, settings)
     k1, b = tune_bm25(scattered(1), of, variant)
-    assert f"test: 2 PIEs, 2 queries, 6 documents\nThe best on val is k1 = {k1:g}, b = {b:g}" in (
-        "\n".join(caplog.messages)
-    )
+    told = f"test: 2 PIEs, 2 queries, 6 documents\nThe best on val is k1 = {k1:g}, b = {b:g}"
+    assert told in "\n".join(caplog.messages)
     for changes in ({"k1": k1, "b": b}, {"k1": 0.9, "b": 0.4}):
         assert_similarities(retrieval, bm25(OWLS, of, variant=variant, **changes))
         changes |= {"bm25_variant": variant, "query": of}
@@ -96,8 +93,7 @@ def test_a_plan_counts_what_retrieval_by_meaning_then_asks(data, httpserver, sen
 
 
 @pytest.mark.parametrize(
-    ("sense", "usages"),
-    [("auto", ("idiomatic", "literal")), ("given", ("literal", "idiomatic"))],
+    ("sense", "usages"), [("auto", ("idiomatic", "literal")), ("given", ("literal", "idiomatic"))]
 )
 def test_by_meaning_a_chat_model_or_the_data_decides_the_senses(data, sense, usages):
     queries = tuple(replace(q, usage=u) for q, u in zip(OWLS.queries, usages, strict=True))

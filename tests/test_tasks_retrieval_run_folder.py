@@ -1,24 +1,17 @@
-"""Run folders of retrieval: the texts that a report needs, and no others."""
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks import OWLS, passage, write_split
+from conftest import refused
 
-from admire.core.errors import UserError
 from admire.tasks.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
 from admire.tasks.retrieval.passages import Split
-from admire.tasks.retrieval.retrieve import Retrieval
-from admire.tasks.retrieval.run_folder import RetrievalRun
 
 BM25 = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
 
 
-def retrieved(
-    folder: Path, settings: RetrieveSettings = BM25, split: Split = OWLS
-) -> tuple[Retrieval, RetrievalRun]:
-    """Retrieve a split, write the run folder and read it."""
+def retrieved(folder: Path, settings: RetrieveSettings = BM25, split: Split = OWLS):
     write_split(folder / "data", "test", split)
     retrieval = retrieve_split(str(folder / "data"), settings)
     write_retrieval(retrieval, folder / "run")
@@ -51,5 +44,4 @@ def test_queries_without_a_relevant_document_have_no_figures(tmp_path):
     assert literal.figures is not None
     texts = tmp_path / "run" / "texts.jsonl"
     texts.write_text(texts.read_text(encoding="utf-8").partition("\n")[0], encoding="utf-8")
-    with pytest.raises(UserError, match=r"run: is damaged"):
-        read_retrieval(tmp_path / "run")
+    refused(tmp_path / "run", "run: is damaged", read=read_retrieval)

@@ -10,7 +10,7 @@ import rank_bm25
 from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, scattered
 from toys import ScriptedChat, WordEncoder
 
-import admire
+from admire import rank
 from admire.data.items import Candidate, Item
 from admire.encoders import Query
 from admire.pipeline.chat_stage import interpret_items
@@ -49,7 +49,6 @@ TOKENS = [document.sentence.lower().strip(".").split() for document in OWLS.docu
     ],
 )
 def test_bm25_is_robertsons_formula(of, queries):
-    """Check Σ idf · tf / (tf + k1 · (1 − b + b · length / mean))."""
     mean = np.mean([len(tokens) for tokens in TOKENS])
     for k1, b in ((0.9, 0.4), (1.5, 0.75)):
         expected = np.zeros((2, 6))
@@ -143,7 +142,6 @@ def test_an_instruction_is_a_prompt_or_in_plain_form_moves_the_span(style, promp
     ("name", "expected"),
     [
         ("sbert:hkunlp/instructor-large", "prompt"),
-        ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
         ("sbert:Qwen/Qwen3-Embedding-0.6B", "qwen3"),
         ("sbert:Alibaba-NLP/gte-Qwen2-7B-instruct", "instruct"),
         ("sbert:vec-ai/lychee-embed", "instruct"),
@@ -157,7 +155,6 @@ def test_an_instruction_is_a_prompt_or_in_plain_form_moves_the_span(style, promp
         ("sbert:nomic-ai/nomic-embed-text-v2-moe", "nomic"),
         ("sbert:BAAI/bge-base-en-v1.5", "plain"),
         ("sbert:Qwen/start", "plain"),
-        ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
     ],
 )
 def test_auto_is_the_instruction_format_that_the_models_name_tells(name, expected):
@@ -189,7 +186,6 @@ def test_dense_is_the_cosines_of_whole_sentences_encoded_as_queries_and_document
 
 
 def wavering() -> Callable[[str], str]:
-    """Return a chat model's answers of which every third vote is another one."""
     votes = itertools.cycle(["Idiomatic", "Literal", "Idiomatic"])
     return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
 
@@ -218,12 +214,8 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     items = [
         Item(query.idiom, query.sentence, "en", candidates=candidates) for query in OWLS.queries
     ]
-    rankings = admire.rank(
-        items,
-        Settings(track="caption", scoring=scoring),
-        llms=[ScriptedChat(chat())],
-        encoder=WordEncoder(),
-    ).rankings
+    captions, llm = Settings(track="caption", scoring=scoring), ScriptedChat(chat())
+    rankings = rank(items, captions, llms=[llm], encoder=WordEncoder()).rankings
     glosses = "all" if scoring.gate == "soft" else "idiomatic"
     settings = SenseSettings(meanings="gloss")
     how = Approach(Prompts(), settings, glosses=glosses)

@@ -33,12 +33,7 @@ for package in ("sentence_transformers", "datasets", "accelerate"):
     pytest.importorskip(package, reason="needs the extra 'finetune'")
 
 from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
-    Dense,
-    Normalize,
-    Pooling,
-    Transformer,
-)
+from sentence_transformers.sentence_transformer import modules as kinds  # noqa: E402
 from towers import distance, reconfigured, save_sentence_transformer  # noqa: E402
 
 from admire.encoders.trainer import FitSettings  # noqa: E402
@@ -62,13 +57,12 @@ TEST = pies(PIES[2:], "a {} is at the lamp")
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Save a model whose vectors have any length."""
     return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
 
 
 def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> Path:
-    parts = Transformer(f"{plain}-parts", max_seq_length=64)
-    modules = [parts, Pooling(32, **pooling), *after]
+    parts = kinds.Transformer(f"{plain}-parts", max_seq_length=64)
+    modules = [parts, kinds.Pooling(32, **pooling), *after]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
     return folder
 
@@ -76,7 +70,7 @@ def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> 
 @pytest.fixture(scope="module")
 def folder(plain: Path) -> Path:
     """Save a model whose vectors have unit length."""
-    return save(plain.with_name("unit"), plain, Normalize())
+    return save(plain.with_name("unit"), plain, kinds.Normalize())
 
 
 def opened(folder: Path) -> SentenceEncoder:
@@ -84,7 +78,6 @@ def opened(folder: Path) -> SentenceEncoder:
 
 
 def validated(folder: Path, form: QueryForm, style: InstructionFormat) -> float:
-    """Return nDCG@10 of the model that the folder holds."""
     similarities = dense(VAL, open_encoder(f"sbert:{folder}", device="cpu"), form, style)
     return float(score_queries(VAL, similarities)["ndcg"].mean())
 
@@ -104,7 +97,6 @@ def test_training_is_validated_like_evaluation(folder, tmp_path, form):
 
 @st.composite
 def cosines(draw: st.DrawFn) -> list[list[float]]:
-    """Draw for each query the cosine of its positive, and those of its negatives."""
     width = draw(st.integers(2, 7))
     row = st.lists(st.floats(-1, 1), min_size=width, max_size=width)
     return draw(st.lists(row, min_size=1, max_size=5))
@@ -145,7 +137,6 @@ def test_a_query_without_hard_negatives_is_left_out():
 
 
 def steady(encoder: SentenceEncoder) -> SentenceEncoder:
-    """Switch dropout off, so that vectors are the same in training."""
     for module in encoder.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -178,7 +169,6 @@ def cosines_in_training(
 def cosines_in_evaluation(
     encoder: SentenceEncoder, settings: RetrieverTraining, style: InstructionFormat
 ) -> np.ndarray:
-    """Return the same cosines from the encoder's own vectors."""
     rows = []
     for example in draw_examples(TRAIN, replace(settings, fit=QUICK)):
         query = encoder_query(example.query, settings.query, style)
@@ -204,6 +194,7 @@ def assert_trained_as_evaluated(
 
 
 PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
+NAMED = {"prompts": {"other": "a green ", "document": "the "}, "default_prompt_name": "other"}
 
 
 @pytest.mark.parametrize(
@@ -213,13 +204,7 @@ PROMPTED = {"prompts": {"query": "who is ", "document": "the "}}
         ("instruction+sentence", "prompt", {}),
         ("instruction+span", "instruct", {}),
         ("sentence", "plain", PROMPTED),
-        (
-            *("span", "plain"),
-            {
-                "prompts": {"other": "a green ", "document": "the "},
-                "default_prompt_name": "other",
-            },
-        ),
+        ("span", "plain", NAMED),
     ],
 )
 def test_training_and_evaluation_compare_the_same_vectors(
@@ -235,9 +220,8 @@ def test_in_batch_adds_the_other_queries_positives_to_the_negatives(folder, tmp_
     encoder = steady(opened(folder))
     own = cosines_in_evaluation(encoder, settings, "plain")
     examples = draw_examples(TRAIN, replace(settings, fit=QUICK))
-    queries = encoder.encode_queries(
-        [encoder_query(e.query, "sentence", "plain") for e in examples]
-    )
+    asked = [encoder_query(example.query, "sentence", "plain") for example in examples]
+    queries = encoder.encode_queries(asked)
     positives = encoder.encode_texts([e.positive.sentence for e in examples], role="document")
     across = unit(queries) @ unit(positives).T
     cosines = cosines_in_training(encoder, settings, tmp_path / "out", monkeypatch)
@@ -269,7 +253,7 @@ def test_retrieval_and_its_training_leave_a_models_own_prompts_out(plain, folder
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
     plain, tmp_path, monkeypatch
 ):
-    made = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
+    made = save(tmp_path / "tiny-instructor", plain, kinds.Normalize(), include_prompt=False)
     assert_trained_as_evaluated(opened(made), SMALL, tmp_path / "out", monkeypatch, "prompt")
     settings = replace(SMALL, query="instruction+sentence")
     with pytest.raises(UserError, match=r"tiny-instructor: .*'instruction\+sentence'"):
@@ -278,7 +262,7 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
 
 def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
     # Vectors before and after training must be compared with unit length.
-    uneven = save(tmp_path / "uneven", plain, Dense(32, 32, activation_function=None))
+    uneven = save(tmp_path / "uneven", plain, kinds.Dense(32, 32, activation_function=None))
     splits = {"train": TRAIN, "val": VAL, "test": TEST}
     settings = replace(SMALL, query="span", fit=replace(QUICK, epochs=1, seed=7))
     out = tmp_path / "out"

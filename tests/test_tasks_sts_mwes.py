@@ -9,7 +9,6 @@ from admire.tasks.sts import mwes
 
 
 def mark(sentence: str, *expressions: str) -> str:
-    """Read a sentence as a model with tokens for these expressions does."""
     vocabulary = {mwes.token(mwe): k for k, mwe in enumerate(expressions)}
     model: Any = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
     return mwes.reader(model, expressions)(sentence)

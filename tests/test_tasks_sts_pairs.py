@@ -81,8 +81,7 @@ def test_pairs_are_counted_as_in_table_5(write_table):
 
 
 def test_a_folder_has_a_file_for_each_split(write_table, tmp_path):
-    with pytest.raises(UserError, match=r"has no train\.csv, dev\.csv, test\.csv"):
-        read_pairs(tmp_path)
+    refused(tmp_path, "has no train.csv, dev.csv, test.csv", read=read_pairs)
     files = [write_table(TABLE_6[k], name=f"{split}.csv") for k, split in enumerate(SPLITS)]
     train, dev, test = map(read_pairs, files)
     assert read_pairs(tmp_path) == [*train, *dev, *test]

@@ -62,7 +62,6 @@ def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
 
 
 def figures(folder: Path, pairs: Sequence[Pair] = VAL) -> dict[str, float]:
-    """Spearman's correlations of the model that the folder holds, with the tokens that it has."""
     settings = SimilaritySettings(encoder=f"sbert:{folder}", device="cpu")
     scored = measure_similarity(pairs, settings).correlations
     return dict(zip(scored["subset"], scored["spearman"], strict=True))
@@ -75,9 +74,7 @@ Built = dict[str, tuple[list[dict[str, Any]], torch.nn.Module]]
 def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Built]:
     """Rows and loss of each task that the trainer would be given."""
 
-    def build(
-        objective: Any, *, mixed: bool = False, pairs: Any = PAIRS, mwes: Any = (), **changes: Any
-    ) -> Built:
+    def build(objective, *, mixed=False, pairs=PAIRS, mwes=(), **changes) -> Built:
         caught: Built = {}
 
         def catch(model: Any, tasks: Any, *_: Any, **options: Any) -> list[float]:
@@ -95,9 +92,7 @@ def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable
     return build
 
 
-def computed(
-    model: SentenceTransformer, rows: Sequence[dict[str, Any]], loss: torch.nn.Module
-) -> tuple[float, list[torch.Tensor], list[float]]:
+def computed(model: SentenceTransformer, rows: Sequence[dict[str, Any]], loss: torch.nn.Module):
     """The loss of rows, and what it is a function of: vectors of each column, and labels."""
     names = [name for name in rows[0] if name != "label"]
     texts = [[row[name] for row in rows] for name in names]
@@ -115,9 +110,8 @@ def test_cosent_is_ynu_hpccs_equation_1_with_lambda_20(built, model, temperature
     assert name == "pairs"
     found, parts, labels = computed(model, rows, loss)
     assert found == pytest.approx(cosent(*parts, labels, 1 / temperature), abs=1e-5)
-    assert {(r["first"], r["second"], r["label"]) for r in rows} == {
-        (p.first, p.second, p.similarity) for p in PAIRS
-    }
+    told = {(row["first"], row["second"], row["label"]) for row in rows}
+    assert told == {(p.first, p.second, p.similarity) for p in PAIRS}
 
 
 @pytest.mark.parametrize("objective", sorted(set(get_args(Objective)) - set(FROM_PAIRS)))
@@ -206,8 +200,7 @@ def test_the_consistency_loss_is_built_with_the_settings(built, model, margin, t
 
 @pytest.mark.parametrize("objective", ["adaptive", "multi-negative"])
 @pytest.mark.parametrize(
-    ("changes", "margins"),
-    [({}, (0.4, 0.3)), ({"miner_margin": 0.9, "margin": 0.0}, (0.9, 0.0))],
+    ("changes", "margins"), [({}, (0.4, 0.3)), ({"miner_margin": 0.9, "margin": 0.0}, (0.9, 0.0))]
 )
 def test_the_triplet_losses_are_built_with_the_papers_margins_or_given_ones(
     built, model, objective, changes, margins
@@ -288,13 +281,9 @@ def test_each_kind_of_objective_trains_and_is_validated_as_sts_scores(plain, tmp
 
 def test_a_separable_task_is_learned_with_tokens_and_two_layers(plain, tmp_path):
     out = tmp_path / "out"
-    settings = SentenceTraining(
-        objective="consistent",
-        mwe_tokens=True,
-        last_layers=2,
-        max_length=16,
-        fit=replace(QUICK, epochs=5, patience=5),
-    )
+    changes = {"mwe_tokens": True, "last_layers": 2, "max_length": 16}
+    fit = replace(QUICK, epochs=5, patience=5)
+    settings = SentenceTraining(objective="consistent", fit=fit, **changes)
     encoder = opened(plain)
     before, *history = train_sentences(encoder, TrainingData(TRAIN, [], VAL), settings, out)
     best = max(history, key=lambda figures: figures["all"])

@@ -1,5 +1,3 @@
-"""Changes to how a sentence encoder makes vectors, against transformers' own hidden states."""
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,12 +16,7 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 import transformers  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
-    Dense,
-    Normalize,
-    Pooling,
-    Transformer,
-)
+from sentence_transformers.sentence_transformer import modules as kinds  # noqa: E402
 from tokenizers import processors  # noqa: E402
 from towers import word_tokenizer, xlm_roberta  # noqa: E402
 
@@ -43,8 +36,8 @@ def save(folder: Path, config: Any, tokenizer: Any = None) -> Path:
     torch.manual_seed(5)
     transformers.AutoModel.from_config(config).save_pretrained(folder / "parts")
     (tokenizer or word_tokenizer()).save_pretrained(folder / "parts")
-    transformer = Transformer(str(folder / "parts"), max_seq_length=16)
-    modules = [transformer, Pooling(32), Dense(32, 8), Normalize()]
+    transformer = kinds.Transformer(str(folder / "parts"), max_seq_length=16)
+    modules = [transformer, kinds.Pooling(32), kinds.Dense(32, 8), kinds.Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder))
     return folder
 
@@ -72,7 +65,6 @@ def hidden_states(folder: Path, text: str, limit: int) -> list[torch.Tensor]:
 
 
 def by_hand(folder: Path, text: str, pool: Callable[..., torch.Tensor], limit: int) -> np.ndarray:
-    """The unit vector of what is made of a text's hidden states."""
     with torch.inference_mode():
         vector = pool(hidden_states(folder, text, limit))
     return (vector / vector.norm()).numpy()
@@ -108,13 +100,10 @@ def test_vectors_are_those_of_the_hidden_states_also_when_saved_and_measured(
     assert np.allclose(again.encode(TEXTS), wanted, atol=1e-6)
 
     pairs = [pair(TEXTS[0], TEXTS[1], similarity=1.0), pair(TEXTS[0], TEXTS[2], similarity=0.0)]
+    settings = settings | {"drop_dense": drop_dense}
+    chosen = SimilaritySettings(encoder=f"sbert:{deep}", device="cpu", **settings)
     for _ in range(2):  # the second time from the cache
-        measured = measure_similarity(
-            pairs,
-            SimilaritySettings(
-                encoder=f"sbert:{deep}", device="cpu", drop_dense=drop_dense, **settings
-            ),
-        )
+        measured = measure_similarity(pairs, chosen)
         cosines = [measured.similarities[p.first, p.second] for p in pairs]
         assert cosines == pytest.approx((wanted[1:] @ wanted[0]).tolist(), abs=1e-6)
 
@@ -140,14 +129,8 @@ def test_vectors_of_different_ways_do_not_meet_in_the_cache(deep):
     assert len(cosines) == len(WAYS) - 1
 
 
-SMALL = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 66,
-    "pad_token_id": 1,
-}
+SMALL = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2}
+SMALL |= {"max_position_embeddings": 66, "pad_token_id": 1}
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,6 @@ def pies(names: Sequence[str] = PIES, queries: str = "a {} in the tree") -> Spli
 
 
 def write_split(folder: Path, split: str, content: Split) -> None:
-    """Write a split as IdioLink's files have it."""
     (folder / split).mkdir(parents=True, exist_ok=True)
     for name, passages in (("queries", content.queries), ("indexes", content.documents)):
         rows = [asdict(passage) for passage in passages]
@@ -85,8 +84,6 @@ def write_split(folder: Path, split: str, content: Split) -> None:
 
 
 class RecordingEncoder(WordEncoder):
-    """Takes prompts and spans, and records the queries."""
-
     def __init__(self, name: str = "words"):
         self.name = name
         self.queries: list[Query] = []

@@ -31,14 +31,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 
 
 def passed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[str, str]:
-    """Stdout and stderr of an admire command, which must succeed."""
     code, out, err = run(capsys, *arguments)
     assert code == 0, err
     return out, err
 
 
 def json_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """What a command that succeeds prints, read as JSON."""
     return json.loads(passed(capsys, *arguments)[0])
 
 
@@ -59,7 +57,6 @@ def command_names(parent: App = app, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    """Wait for what happens in another process or thread."""
     limit = time.monotonic() + 20
     while not is_so():
         assert time.monotonic() < limit

@@ -72,7 +72,6 @@ def write(folder: Path, kind: str, things: int) -> dict[str, Any]:
 
 
 def add(folder: Path, things: int) -> dict[str, Any]:
-    """Add other things to the approximate index."""
     source, encoder = folder / "more.jsonl", MadeUp()
     rows = ({"id": f"new{k}", "text": f"{k} is another text's number."} for k in range(things))
     source.write_text("\n".join(map(json.dumps, rows)))
@@ -81,7 +80,6 @@ def add(folder: Path, things: int) -> dict[str, Any]:
 
 
 def remove(folder: Path, things: int) -> dict[str, Any]:
-    """Remove things from all over the approximate index."""
     size = collections.open_index(folder / "near").entries.size
     names = [str(k) for k in range(1, size, size // things) if k <= size - things]
     return timed(lambda: collections.remove_from_index(names, folder / "near") and None)

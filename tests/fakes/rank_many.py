@@ -16,7 +16,6 @@ COMPOUNDS = 200
 
 
 def write_items(path: Path, count: int) -> None:
-    """Items with a sentence and five captions of their own, and gold."""
     names = [f"{letter}.png" for letter in "abcde"]
     with path.open("w") as file:
         for k in range(count):
@@ -45,7 +44,6 @@ def write_replies(path: Path) -> None:
 
 
 def ranked(count: int, folder: Path) -> dict[str, float]:
-    """The seconds that it takes to rank so many items."""
     data = folder / f"{count}.jsonl"
     write_items(data, count)
     arguments = ["rank", str(data), "--out", str(folder / f"run{count}"), "--sense", "given"]
