@@ -137,7 +137,7 @@ class Quitting(TextEncoder, ChatModel):
 @pytest.mark.parametrize(
     ("kind", "name", "made", "message"),
     [
-        ("encoder", "nan", Broken, "'nan' returned a vector that is zero or not finite"),
+        ("encoder", "nan", Broken, "encoder 'nan' returned a vector that is zero or not finite"),
         ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
         ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
         ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),
