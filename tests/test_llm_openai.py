@@ -18,13 +18,12 @@ from chats import (
     answered,
     bodies,
     completion,
-    echo,
     failure,
     not_taken,
     refusal,
     serve,
 )
-from commands import until
+from commands import chat_server, until
 from pytest_httpserver import HTTPServer
 from test_llm_pictures import drawn
 from toys import said
@@ -222,7 +221,7 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, m
         assert word in message
     assert len(httpserver.log) == requests
     httpserver.clear()
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     assert said(llm, "hi") == "HI"
 
 
@@ -260,7 +259,7 @@ def test_a_certificate_is_trusted_if_the_environment_names_it(tmp_path, waits, m
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     with HTTPServer("localhost", ssl_context=context) as server:
-        echo(server)
+        chat_server(server, str.upper)
         message = failure(OpenAIChat("tiny", url=server.url_for("/v1"), retries=0))
         assert f"{server.url_for('/v1')} cannot be reached (" in message
         assert "CERTIFICATE_VERIFY_FAILED" in message
@@ -344,7 +343,7 @@ def test_surroundings_that_cannot_be_used_are_told_and_do_not_matter_to_this_mac
     httpserver: HTTPServer, chat, monkeypatch, variable: str, value: str, words: str
 ):
     monkeypatch.setenv(variable, value.format(PASSWORD))
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     assert said(chat(), "hi") == "HI"
     message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
     assert "the proxies or certificates that the environment names cannot be used (" in message
@@ -365,7 +364,7 @@ def test_a_line_break_after_the_key_is_no_part_of_it_and_in_it_is_told(
     httpserver, chat, monkeypatch
 ):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     assert said(chat(), "hi") == "HI"
     assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
     for key in ("sk-sécret-123", "sk-secret\n123"):

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chats import asked, completion, echo, serve
+from chats import completion, serve
+from commands import chat_server
 from judges import Judge, pictured, settings
 from pytest_httpserver import HTTPServer
 from test_llm_pictures import drawn
@@ -54,11 +55,11 @@ def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPSe
 
 
 def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer):
-    echo(httpserver)
+    prompts = chat_server(httpserver, str.upper)
     for changed in ({}, {"key": "another"}, {"timeout": 5.0}):
         chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **changed)
         said(Session().bind(chat), "hi")
-    assert asked(httpserver) == ["hi"]
+    assert prompts == ["hi"]
 
 
 def test_fresh_asks_anew_once_even_if_the_clock_was_set_back(monkeypatch):
@@ -298,7 +299,7 @@ def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
 
 
 def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
     assert said(llm, "hi") == "HI"
     assert llm.name == "openai:llama3.2:1b"

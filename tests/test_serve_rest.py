@@ -32,6 +32,7 @@ ROW = {
 }
 
 served = shared_server(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
+PORTUGUESE = {"sentence": "Depois do casamento veio um balde de água fria."}
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +87,11 @@ def test_candidates_keep_their_names_and_a_sentence_without_the_compound_is_told
     assert served.client.post("/v1/rank", json=ROW).json()["warnings"] == []
 
 
-def test_candidates_that_share_no_view_are_told(served):
+def test_candidates_that_cannot_be_compared_are_told(served):
     row = ROW | {"candidates": [ROW["candidates"][0], ROW["candidates"][2]]}
     told = served.client.post("/v1/rank", json=row).json()
     assert {one["score"] for one in told["candidates"]} == {0}  # its encoder has no words for them
     assert told["warnings"] == ["The candidates have no modality in common: scores are 0."]
-
-
-def test_a_candidate_that_nothing_compares_is_told(served):
     captions = [{"caption": "a bird with wings"}, {"caption": "a person awake late"}]
     row = ROW | {"candidates": [{"image": uri(drawn())}, *captions]}
     told = served.client.post("/v1/rank", json=row).json()
@@ -116,8 +114,8 @@ def test_a_sequence_stands_in_for_the_sentence(served, described):
 @pytest.mark.parametrize(
     ("row", "language"),
     [
-        ({"sentence": "Depois do casamento veio um balde de água fria."}, "pt"),
-        ({"sentence": "Depois do casamento veio um balde de água fria.", "language": "gl"}, "gl"),
+        (PORTUGUESE, "pt"),
+        (PORTUGUESE | {"language": "gl"}, "gl"),
         ({"sentence": "12 + 12", "language": " "}, "en"),
     ],
 )
@@ -197,9 +195,7 @@ def test_unknown_keys_are_named_with_the_one_that_may_be_meant(served, changes, 
 
 
 def changed(k: int, **thing: object) -> dict[str, Any]:
-    things = list(ROW["candidates"])
-    things[k] = thing
-    return {"candidates": things}
+    return {"candidates": [*ROW["candidates"][:k], thing, *ROW["candidates"][k + 1 :]]}
 
 
 @pytest.mark.parametrize(

@@ -53,22 +53,12 @@ def serve(server: HTTPServer, *responses: Response) -> None:
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
 
 
-def echo(server: HTTPServer) -> None:
-    server.expect_request(CHAT, method="POST").respond_with_handler(
-        lambda request: completion(prompt_of(request).upper())
-    )
-
-
 def bodies(server: HTTPServer) -> list[dict]:
     return [request.get_json() for request, _ in server.log]
 
 
 def prompt_of(request: Request) -> str:
     return request.get_json()["messages"][0]["content"]
-
-
-def asked(server: HTTPServer) -> list[str]:
-    return [prompt_of(request) for request, _ in server.log]
 
 
 def failure(model: OpenAIChat) -> str:
