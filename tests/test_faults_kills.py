@@ -1,8 +1,6 @@
-"""A run ends as if nobody had killed it.
+"""A run that was killed twice leaves what an undisturbed one leaves.
 
-It is killed twice and then left alone. What it leaves is compared with what an undisturbed one
-leaves: every file below its folder, byte for byte but for times, and every key in its caches. So
-nothing half-written may stay either.
+That is every file below its folder, byte for byte but for times, and every key in its caches.
 """
 
 import json
@@ -28,8 +26,8 @@ TIMES = {"started", "finished", "seconds", "asked"}
 SCRIPT = Path(__file__).parent / "fakes" / "killed.py"
 
 
-def left(folder: Path) -> dict[str, object]:
-    return {str(path.relative_to(folder)): _content(path) for path in folder.rglob("*")}
+def left(folder: Path) -> dict[Path, object]:
+    return {path: _content(path) for path in folder.rglob("*")}
 
 
 def _content(path: Path) -> object:
@@ -50,19 +48,8 @@ def _content(path: Path) -> object:
 def start(folder: Path, arguments: Sequence[object]) -> subprocess.Popen:
     """Start a command that may write below this folder alone."""
     surroundings = {"ADMIRE_CACHE": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        [sys.executable, SCRIPT, *map(str, arguments)],
-        env=os.environ | surroundings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen, code: int = 0) -> None:
-    """Wait for a command, which ends with this code."""
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == code, said
+    command = [sys.executable, SCRIPT, *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | surroundings)
 
 
 @pytest.mark.ci
@@ -82,13 +69,15 @@ def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_tab
         return answer(body)
 
     strict.answer = answer_or_kill
-    ended(process := start(folder, command))
+    process = start(folder, command)
+    assert process.wait(300) == 0
     wanted, count = left(folder), asked.total()
     shutil.rmtree(folder)
     asked.clear()
     moments |= {count // 4, count // 2 + 3}
     for code in (-signal.SIGKILL, -signal.SIGKILL, 0):
-        ended(process := start(folder, command), code)
+        process = start(folder, command)
+        assert process.wait(300) == code
     assert left(folder) == wanted
     assert asked.total() <= count + 2 * len(moments)
     assert strict.problems == []

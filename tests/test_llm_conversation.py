@@ -3,6 +3,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,13 +40,11 @@ def asking(*texts: str, **fields: Any) -> Conversation[list[str]]:
     return said
 
 
-def nothing() -> Conversation[str]:
-    """Asks nothing: an empty list does not stop it."""
-    assert not (yield [])
-    return "done"
-
-
 def test_conversations_of_any_length_get_their_own_replies_in_their_order():
+    def nothing() -> Conversation[str]:
+        assert not (yield [])
+        return "done"
+
     def pair() -> Conversation[list[str]]:
         replies = yield [Question("y"), Question("x")]
         return [reply.text for reply in replies]
@@ -70,15 +69,13 @@ def test_questions_of_a_kind_are_asked_together_by_their_texts():
     """So that a server can reuse a prefix; what is asked again comes before the others."""
     model = ScriptedChat(str.upper)
 
-    def two(first: str, second: str) -> Conversation[None]:
-        yield [Question(first, purpose="senses")]
-        yield [Question(second, purpose="meanings")]
+    def talk(*questions: Question) -> Conversation[None]:
+        for question in questions:
+            yield [question]
 
-    def twice(text: str) -> Conversation[None]:
-        yield [Question(text, purpose="senses")]
-        yield [Question(text, purpose="senses", seed=1)]
-
-    converse([two("s3", "m1"), two("s1", "m2"), twice("s2")], model)
+    s1, s2, s3 = (Question(text, purpose="senses") for text in ("s1", "s2", "s3"))
+    m1, m2 = (Question(text, purpose="meanings") for text in ("m1", "m2"))
+    converse([talk(s3, m1), talk(s1, m2), talk(s2, replace(s2, seed=1))], model)
     assert model.prompts == ["s1", "s2", "s2", "s3", "m1", "m2"]
 
 
@@ -95,7 +92,6 @@ def test_a_model_that_answers_together_gets_as_many_as_it_takes():
             yield from map(self.ask, questions)
 
     model = Together(str.upper)
-    model.batch = 2
     talks = [asking(text) for text in "edcba"]
     assert converse(talks, model) == [[text.upper()] for text in "edcba"]
     assert units == [["a", "b"], ["c", "d"]]  # one that is left is asked alone

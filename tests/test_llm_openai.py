@@ -1,12 +1,12 @@
 import json
 import logging
 import re
-import socket
 import ssl
 import threading
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,13 @@ from chats import (
     answered,
     bodies,
     completion,
-    echo,
     failure,
     not_taken,
     refusal,
     serve,
 )
-from commands import until
+from commands import chat_server, until
 from pytest_httpserver import HTTPServer
-from strict_server import StrictServer
 from test_llm_pictures import drawn
 from toys import said
 from werkzeug import Request, Response
@@ -43,11 +41,7 @@ SCHEMA = {"type": "object", "properties": {"sense": {"enum": ["idiomatic", "lite
 
 @pytest.fixture
 def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
-
-    def make(model: str = "tiny", **settings: object) -> OpenAIChat:
-        return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
-
-    return make
+    return partial(OpenAIChat, "tiny", url=httpserver.url_for("/v1"))
 
 
 @pytest.fixture
@@ -76,23 +70,18 @@ def test_the_official_api_without_a_key_says_how_to_give_one(monkeypatch: pytest
     assert caught.value.settings == ("llm_url", "llms")
 
 
-def test_the_address_is_the_argument_or_else_of_the_environment(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
-    assert str(OpenAIChat("tiny").client.base_url) == "http://127.0.0.1:8000/v1/"
-    client = OpenAIChat("tiny", url="http://127.0.0.1:9000/v1").client
-    assert str(client.base_url) == "http://127.0.0.1:9000/v1/"
+def test_the_identity_has_the_address_which_is_the_argument_or_else_of_the_environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1/")
+    ours, other = OpenAIChat("tiny"), OpenAIChat("tiny", url="http://127.0.0.1:9000/v1")
+    assert str(ours.client.base_url) == "http://127.0.0.1:8000/v1/"
+    assert str(other.client.base_url) == "http://127.0.0.1:9000/v1/"
+    assert ours.identity == OpenAIChat("tiny", url="http://127.0.0.1:8000/v1").identity
+    assert ours.identity not in (other.identity, OpenAIChat("other").identity)
 
 
-def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
-    ours = chat(url="http://127.0.0.1:8000/v1").identity
-    assert ours == chat(url="http://127.0.0.1:8000/v1/").identity
-    assert ours != chat(url="http://127.0.0.1:8001/v1").identity
-    assert ours != chat("other", url="http://127.0.0.1:8000/v1").identity
-
-
-def limits(server: StrictServer) -> list[dict[str, int]]:
+def limits(requests: list[dict]) -> list[dict[str, int]]:
     """The most tokens that each request allowed, by the option's name."""
-    return [{name: body[name] for name in body if "tokens" in name} for body in server.requests]
+    return [{name: body[name] for name in body if "tokens" in name} for body in requests]
 
 
 def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(strict):
@@ -101,7 +90,7 @@ def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
     assert said(llm, "hi", max_tokens=20) == "Literal"
     assert said(llm, "again", max_tokens=40) == "Literal"  # with room at once
     tokens = [20, 20 + THINKING_TOKENS, 40 + THINKING_TOKENS]
-    assert limits(strict) == [{"max_tokens": most} for most in tokens]
+    assert limits(strict.requests) == [{"max_tokens": most} for most in tokens]
     strict.thoughts = 2 * THINKING_TOKENS
     assert said(llm, "and now?") == ""  # not asked for ever
     assert len(strict.requests) == 4
@@ -111,18 +100,16 @@ def test_a_model_that_thinks_its_tokens_away_is_given_room_and_asked_again_once(
 @pytest.mark.parametrize(
     ("models", "limit"),
     [
-        (("o3", "x/gpt-5.1"), {"max_completion_tokens": 20 + THINKING_TOKENS}),
-        (
-            ("x/DeepSeek-R1-Distill-Qwen-7B", "deepseek-reasoner", "qwen3:8b", "gpt-oss:20b"),
-            {"max_tokens": 20 + THINKING_TOKENS},
-        ),
-        (("gpt-4o", "deepseek-chat", "x/Qwen3-Instruct"), {"max_tokens": 20}),
+        ("o3 x/gpt-5.1", {"max_completion_tokens": 20 + THINKING_TOKENS}),
+        ("x/DeepSeek-R1-Distill-Qwen-7B deepseek-reasoner", {"max_tokens": 20 + THINKING_TOKENS}),
+        ("qwen3:8b gpt-oss:20b", {"max_tokens": 20 + THINKING_TOKENS}),
+        ("gpt-4o deepseek-chat x/Qwen3-Instruct", {"max_tokens": 20}),
     ],
 )
 def test_a_model_that_is_known_to_think_is_given_room_at_once_and_no_other(strict, models, limit):
-    for model in models:
+    for model in models.split():
         said(OpenAIChat(model, url=strict.url), "hi", max_tokens=20)
-    assert limits(strict) == [limit] * len(models)
+    assert limits(strict.requests) == [limit] * len(models.split())
 
 
 CUT = {"finish_reason": "length"}
@@ -138,32 +125,21 @@ CUT = {"finish_reason": "length"}
 def test_thoughts_in_a_reply_or_counted_by_the_server_show_that_a_model_thinks(
     httpserver: HTTPServer, tiny, first: dict
 ):
-    serve(
-        httpserver,
-        completion("Idiomatic", **first),
-        completion("<think>A bird?\nNo.</think>\n\nIdiomatic"),
-    )
+    second = completion("<think>A bird?\nNo.</think>\n\nIdiomatic")
+    serve(httpserver, completion("Idiomatic", **first), second)
     assert said(tiny, "hi", max_tokens=40) == "Idiomatic"
     assert [body["max_tokens"] for body in bodies(httpserver)] == [40, 40 + THINKING_TOKENS]
-
-
-def options_of(server: HTTPServer) -> list[dict[str, object]]:
-    return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies(server)]
 
 
 def test_options_that_a_model_does_not_take_are_left_out_ever_after(httpserver: HTTPServer, tiny):
     serve(httpserver, *map(not_taken, ("max_tokens", "temperature")), completion("HI"))
     assert said(tiny, "hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
-    room = 40 + THINKING_TOKENS
-    assert options_of(httpserver) == [
-        {"temperature": 0.7, "max_tokens": 40, "seed": 3},
-        {"temperature": 0.7, "max_completion_tokens": room, "seed": 3},
-        {"max_completion_tokens": room, "seed": 3},
-    ]
-    for most, sent in (500, 500), (4, 16):  # the room is each question's own, and 16 the least
+    for most in (500, 4):
         said(tiny, "again", max_tokens=most, seed=3)
-        left = {"max_completion_tokens": sent + THINKING_TOKENS, "seed": 3}
-        assert options_of(httpserver)[-1] == left
+    with_room = [{"max_completion_tokens": n + THINKING_TOKENS} for n in (40, 40, 500, 16)]
+    assert limits(bodies(httpserver)) == [{"max_tokens": 40}, *with_room]  # 16 is the least
+    sent = [(body.get("temperature"), body["seed"]) for body in bodies(httpserver)]
+    assert sent == [(0.7, 3)] * 2 + [(None, 3)] * 3
 
 
 @pytest.mark.parametrize(
@@ -182,8 +158,15 @@ NO_MESSAGE = ("has no message, but", "OpenAI-compatible", "/v1")
 LASTS = RETRIES + 1
 QUOTA = '{"error": {"message": "No quota", "code": "insufficient_quota"}}'
 MOVED = answered("", 308, Location="http://127.0.0.1:1/v1")
+STREAM = "text/event-stream"
 LONG = " " * 17_000_000
 PACKED = zlib.compress(LONG.encode())
+
+
+def encoded(content: str | bytes, encoding: str) -> Response:
+    return answered(content, **{"Content-Encoding": encoding})
+
+
 FAULTS: dict[str, tuple[Response, int, *tuple[str, ...]]] = {
     "a wrong key": (refusal(401), 1, "refused the key", "OPENAI_API_KEY"),
     "an unknown model": (refusal(404), 1, "does not know the model 'tiny'", "address"),
@@ -194,40 +177,23 @@ FAULTS: dict[str, tuple[Response, int, *tuple[str, ...]]] = {
         LASTS,
         f"status 503 after {RETRIES} retries and asks to wait (Retry-After: 120)",
     ),
-    "a server that is down": (refusal(503), LASTS, f"status 503 after {RETRIES} retries"),
     "another address": (MOVED, 1, "redirects to another address"),
     "a web page": (Response("<p>Welcome</p>"), 1, *NO_MESSAGE),
     "half the JSON": (answered('{"choices": [{"mess'), 1, "truncated JSON", "Try again"),
     "deep JSON": (answered("[" * 200_000), 1, "malformed or truncated JSON"),
     "a long answer": (answered(LONG), 1, "more than 16 million bytes"),
-    "a long answer in few bytes": (
-        answered(PACKED, **{"Content-Encoding": "deflate"}),
-        1,
-        "more than 16 million bytes",
-    ),
-    "a compression that nobody asked for": (
-        answered("{}", **{"Content-Encoding": "br"}),
-        LASTS,
-        "unknown encoding 'br'",
-    ),
+    "a long answer in few bytes": (encoded(PACKED, "deflate"), 1, "more than 16 million bytes"),
+    "a compression that nobody asked for": (encoded("{}", "br"), LASTS, "unknown encoding 'br'"),
     "no choices": (answered('{"choices": []}'), 1, *NO_MESSAGE),
     "a list": (answered("[1]"), 1, *NO_MESSAGE, "[1] in place of an object"),
     "no credit": (refusal(402, "Insufficient credits"), 1, "no credit left", "Insufficient"),
-    "broken compression": (
-        answered("[1]", **{"Content-Encoding": "gzip"}),
-        LASTS,
-        "cannot be decompressed",
-    ),
-    "a stream": (
-        Response('data: {"choices": []}', content_type="text/event-stream"),
-        1,
-        *(*NO_MESSAGE, "text/event-stream"),
-    ),
+    "broken compression": (encoded("[1]", "gzip"), LASTS, "cannot be decompressed"),
+    "a stream": (Response(b"data: {}", content_type=STREAM), 1, *NO_MESSAGE, STREAM),
     "another API's complaint": (answered('{"detail": "Log in."}'), 1, "an error: Log in."),
     "a large question": (Response("<html>", 413), 1, "too large", "413", "smaller images"),
     "a quota": (answered(QUOTA, 429), 1, "no credit left", "No quota"),
     "an error in spite of its status": (
-        answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
+        refusal(200, f"No quota for {KEY}"),
         1,
         "returned an error: No quota for ***. Try again later",
     ),
@@ -255,7 +221,7 @@ def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(httpserver, m
         assert word in message
     assert len(httpserver.log) == requests
     httpserver.clear()
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     assert said(llm, "hi") == "HI"
 
 
@@ -293,7 +259,7 @@ def test_a_certificate_is_trusted_if_the_environment_names_it(tmp_path, waits, m
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     with HTTPServer("localhost", ssl_context=context) as server:
-        echo(server)
+        chat_server(server, str.upper)
         message = failure(OpenAIChat("tiny", url=server.url_for("/v1"), retries=0))
         assert f"{server.url_for('/v1')} cannot be reached (" in message
         assert "CERTIFICATE_VERIFY_FAILED" in message
@@ -360,10 +326,8 @@ def test_a_retry_is_logged_with_its_reason_and_wait(httpserver: HTTPServer, capl
         serve(httpserver, fault, completion("Literal"))
         assert said(chat(), "hi") == "Literal"
     retries = [line for line in caplog.messages if line.startswith("openai:tiny")]
-    assert retries == [
-        "openai:tiny: status 429; retrying in 7.0 s.",
-        "openai:tiny: status 503; retrying in 0.5 s.",
-    ]
+    told = ("status 429; retrying in 7.0 s", "status 503; retrying in 0.5 s")
+    assert retries == [f"openai:tiny: {one}." for one in told]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +343,7 @@ def test_surroundings_that_cannot_be_used_are_told_and_do_not_matter_to_this_mac
     httpserver: HTTPServer, chat, monkeypatch, variable: str, value: str, words: str
 ):
     monkeypatch.setenv(variable, value.format(PASSWORD))
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     assert said(chat(), "hi") == "HI"
     message = failure(OpenAIChat("tiny", url="http://gateway.example/v1"))
     assert "the proxies or certificates that the environment names cannot be used (" in message
@@ -389,32 +353,24 @@ def test_surroundings_that_cannot_be_used_are_told_and_do_not_matter_to_this_mac
 
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float], caplog):
     caplog.set_level(logging.INFO, "admire")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    where = f"http://127.0.0.1:{port}/v1"
+    where = "http://127.0.0.1:1/v1"
     message = failure(OpenAIChat("tiny", url=where))
     assert f"{where} cannot be reached after 2 retries (" in message
     assert len(waits) == 2
     assert caplog.text.count("no answer; retrying") == 1  # the second follows within a second
 
 
-def test_a_line_break_after_the_key_is_no_part_of_it(httpserver, chat, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
-    echo(httpserver)
-    assert said(chat(retries=0), "hi") == "HI"
-    assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123"])
-def test_a_key_that_no_request_can_carry_is_not_the_servers_fault(
-    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
+def test_a_line_break_after_the_key_is_no_part_of_it_and_in_it_is_told(
+    httpserver, chat, monkeypatch
 ):
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    echo(httpserver)
-    with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
-        said(chat(retries=0), "hi")
-    assert key not in str(caught.value)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    chat_server(httpserver, str.upper)
+    assert said(chat(), "hi") == "HI"
+    assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
+    for key in ("sk-sécret-123", "sk-secret\n123"):
+        with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
+            chat(key=key)
+        assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ def test_a_known_models_price_is_that_of_the_list(model: str, dollars: float):
         gpt(url="http://evil.example/https://api.openai.com"),
         ScriptedChat(str),
     ],
-    ids=["model", "this machine", "another server", "an object"],
 )
 def test_an_unknown_price_is_none(llm: ChatModel):
     assert Session().bind(llm).price(MILLION) is None

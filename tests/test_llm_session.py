@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from chats import asked, completion, echo, serve
-from judges import WORTHS, Judge, pictured, settings
+from chats import completion, serve
+from commands import chat_server
+from judges import Judge, pictured, settings
 from pytest_httpserver import HTTPServer
 from test_llm_pictures import drawn
 from toys import OWL, WordEncoder, said
@@ -18,7 +18,7 @@ from toys import ScriptedChat as Scripted
 from admire import Item, Settings, UserError, plan, rank, write_run
 from admire.apps.report import write_report
 from admire.core.cache import open_cache
-from admire.llm import ChatModel, Image, Question, Reply, Session, Usage, ask, open_llm
+from admire.llm import Image, Question, Reply, Session, Usage, ask, open_llm
 from admire.llm.bound_model import RECORD, REPLIES, account_row
 from admire.llm.chat import Price
 from admire.llm.openai import OpenAIChat
@@ -55,11 +55,11 @@ def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPSe
 
 
 def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer):
-    echo(httpserver)
+    prompts = chat_server(httpserver, str.upper)
     for changed in ({}, {"key": "another"}, {"timeout": 5.0}):
         chat = OpenAIChat("tiny", url=httpserver.url_for("/v1"), **changed)
         said(Session().bind(chat), "hi")
-    assert asked(httpserver) == ["hi"]
+    assert prompts == ["hi"]
 
 
 def test_fresh_asks_anew_once_even_if_the_clock_was_set_back(monkeypatch):
@@ -113,19 +113,12 @@ def test_all_that_a_reply_tells_is_kept():
 def test_another_image_or_form_is_another_question_but_another_name_is_not(tmp_path: Path):
     path = drawn(tmp_path / "a.png")
     question = Question(("Which?", Image(path)))
-    changes: list[dict[str, Any]] = [
-        {"parts": ("Which?", Image(path, 64))},
-        {"parts": (Image(path), "Which?")},
-        {"parts": "Which?"},
-        {"temperature": 0.7},
-        {"max_tokens": 40},
-        {"seed": 1},
-        {"schema": {"type": "object"}},
-        {"logprobs": 3},
-    ]
+    parts = (("Which?", Image(path, 64)), (Image(path), "Which?"), "Which?")
+    values = {"temperature": 0.7, "max_tokens": 40, "seed": 1, "schema": {"a": 1}, "logprobs": 3}
+    changes = [{}, *({"parts": one} for one in parts), *({k: v} for k, v in values.items())]
     key = Session().bind(ScriptedChat(str)).key
-    keys = {key(replace(question, **change)) for change in [{}, *changes]}
-    assert len(keys) == 1 + len(changes)
+    keys = {key(replace(question, **change)) for change in changes}
+    assert len(keys) == len(changes)
     renamed = replace(question, parts=("Which?", Image(drawn(tmp_path / "b.png"))))
     assert key(renamed) in keys
     drawn(path, (10, 10))
@@ -159,11 +152,8 @@ def test_sums_are_unknown_from_the_first_reply_without_tokens_on(free, price, wh
         ask(session.bind(model), Question("Which?"))
     (entry,) = session.entries()
     row = account_row(entry)
-    assert (row["calls"], row["prompt_tokens"]) == (3, None)
-    assert (row["price_usd"], row["price_usd_now"], row["price_unknown_because"]) == (
-        *(price, price),
-        why,
-    )
+    assert (row["calls"], row["prompt_tokens"], row["price_unknown_because"]) == (3, None, why)
+    assert row["price_usd"] == row["price_usd_now"] == price
 
 
 def test_a_server_that_changes_the_model_is_named_once_where_accounts_come_together(caplog):
@@ -200,17 +190,16 @@ def test_a_limit_ends_the_questions_and_cached_replies_are_free(limits, price, s
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
 
 
-class Server(ChatModel):
+class Counting(ScriptedChat):
     """Counts tokens as it is told to."""
 
-    name, identity = "server", "server 1"
-
     def __init__(self, count: Callable[[Question, int], Usage | None]):
-        self.count, self.asked = count, list[Question]()
+        super().__init__(lambda _: "Idiomatic")
+        self.count = count
 
     def ask(self, question: Question) -> Reply:
-        self.asked.append(question)
-        return Reply("Idiomatic", usage=self.count(question, len(self.asked)))
+        reply = super().ask(question)
+        return replace(reply, usage=self.count(question, len(self.questions)))
 
 
 def only_new(question: Question, number: int) -> Usage:
@@ -233,12 +222,12 @@ def only_new(question: Question, number: int) -> Usage:
     ],
 )
 def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, asked, cut_off):
-    session, server = Session(), Server(count)
+    session, server = Session(), Counting(count)
     llm = session.bind(server)
     for question in LONG:
         assert ask(llm, question)[0].text == "Idiomatic"
     (entry,) = session.entries()
-    assert (len(server.asked), entry.cut_off) == (asked, cut_off)
+    assert (len(server.questions), entry.cut_off) == (asked, cut_off)
     assert len(caplog.messages) == bool(cut_off)
     if cut_off:
         assert f"one of {len(LONG[0].text.split())} words" in caplog.messages[0]
@@ -248,15 +237,10 @@ def test_a_question_with_fewer_tokens_than_words_was_cut_off(caplog, count, aske
 
 
 def test_questions_that_were_cut_off_are_in_the_record_and_the_report(tmp_path: Path):
-    class ShortSighted(Judge):
-        def ask(self, question: Question) -> Reply:
-            usage = Usage(prompt=min(20, len(question.text)))
-            return replace(super().ask(question), usage=usage)
-
-    judge = ShortSighted(WORTHS)
-    judge.identity = "short-sighted 1"
+    llm = Counting(lambda question, number: Usage(prompt=min(20, len(question.text))))
     item = replace(OWL, sentence="He is a night owl. " * 100)
-    run = rank([item], Settings(sense="vote"), llms=[judge], encoder=WordEncoder())
+    own = Settings(sense="vote", meanings="gloss")
+    run = rank([item], own, llms=[llm], encoder=WordEncoder())
     write_run(run, tmp_path / "run")
     asked = json.loads((tmp_path / "run" / "run.json").read_bytes())["asked"]
     assert [row["cut_off"] for row in asked if row["stage"] == "senses"] == [6]
@@ -264,37 +248,35 @@ def test_questions_that_were_cut_off_are_in_the_record_and_the_report(tmp_path: 
     assert "The server cut off" in page
 
 
+class Reads(Judge):
+    """One who reads a picture of a number so."""
+
+    def __init__(self, worth: dict[str, float], number: str):
+        super().__init__(worth)
+        self.number, self.asked, self.identity = number, list[Question](), "judge 1"
+
+    def ask(self, question: Question) -> Reply:
+        self.asked.append(question)
+        return Reply(self.number) if question is DIGITS else super().ask(question)
+
+
 @pytest.mark.parametrize("reply", ["It shows 285.", "I see a number.", "", "5 8 2, and 7 dogs"])
 def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path, reply):
-    asked: list[Question] = []
-
-    class Blind(Judge):
-        def ask(self, question: Question) -> Reply:
-            asked.append(question)
-            return Reply(reply) if question is DIGITS else super().ask(question)
-
+    judge = Reads({"of dull.png": 0.1, "of best.png": 0.9}, reply)
     item = _meant(pictured(tmp_path, ["dull.png", "best.png"], captions=True), "a")
     with pytest.raises(UserError, match=f"^judge does not see pictures.*{NUMBER}") as caught:
-        rank([item], settings("listwise", sense="given"), llms=[Blind({})])
+        rank([item], settings("listwise", sense="given"), llms=[judge])
     assert caught.value.settings == ("track", "llms")
-    assert asked[-1] is DIGITS
-    assert not any(question.images for question in asked[:-1])
-    rank([item], settings("listwise", sense="given", track="caption"), llms=[Blind(CAPTIONED)])
-
-
-CAPTIONED = {"of dull.png": 0.1, "of best.png": 0.9}
+    assert judge.asked[-1] is DIGITS
+    assert not any(question.images for question in judge.asked[:-1])
+    rank([item], settings("listwise", sense="given", track="caption"), llms=[judge])
 
 
 @pytest.mark.parametrize("reply", [NUMBER, f"It is {NUMBER}, a number with 3 digits.", "5 8 2"])
 def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path, reply):
     items = [_meant(pictured(tmp_path, ["dull.png", "best.png"], captions=False), k) for k in "ab"]
 
-    class Seeing(Judge):
-        def ask(self, question: Question) -> Reply:
-            return Reply(reply) if question is DIGITS else super().ask(question)
-
-    judge = Seeing({"dull.png": 0.1, "best.png": 0.9})
-    judge.identity = "judge 1"
+    judge = Reads({"dull.png": 0.1, "best.png": 0.9}, reply)
     own = settings("pointwise", sense="given")
     told = {one.stage: one.questions for one in plan(items, own, llms=[judge])}
     record = rank(items, own, llms=[judge]).record
@@ -317,7 +299,7 @@ def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
 
 
 def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
-    echo(httpserver)
+    chat_server(httpserver, str.upper)
     llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
     assert said(llm, "hi") == "HI"
     assert llm.name == "openai:llama3.2:1b"

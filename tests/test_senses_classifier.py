@@ -3,6 +3,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,7 +34,6 @@ from admire.tasks.training.classifier import (  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
 SETTINGS: tuple[Setting, Setting] = ("zero_shot", "one_shot")
-
 MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small circle")
 
 
@@ -55,13 +55,13 @@ TRAIN, HELD = uses(MWES[:4]), uses(MWES[4:])
 
 
 def quick(setting: Setting, layers: Layers | None = None, **changes) -> ClassifierTraining:
-    fit = FitSettings(**({"batch_size": 4, "learning_rate": 3e-3, "epochs": 3} | changes))
+    fit = FitSettings(batch_size=4, learning_rate=3e-3, **changes)
     return ClassifierTraining(setting, layers, max_length=24, fit=fit)
 
 
-def trained(base: Path, out: Path, setting: Setting = "one_shot", held=HELD, **changes):
+def trained(base: Path, out: Path, setting: Setting, **changes) -> list[float]:
     settings = quick(setting, **changes)
-    return train_classifier(str(base), TRAIN, held, settings, out, device="cpu")
+    return train_classifier(str(base), TRAIN, HELD, settings, out, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -96,44 +96,31 @@ def by_hand(folder: Path, text: str, layers: slice) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("setting", "text", "layers"),
+    ("setting", "text"),
     [
-        (
-            "zero_shot",
-            "the woman is in a square a night owl in the tree a man at night",
-            slice(1, None),
-        ),
-        ("one_shot", "a night owl in the tree</s> night owl", slice(-1, None)),
+        ("zero_shot", "the woman is in a square a night owl in the tree a man at night"),
+        ("one_shot", "a night owl in the tree</s> night owl"),
     ],
 )
 def test_linear_layers_read_the_first_states_of_all_hidden_layers_or_of_the_last(
-    made, setting, text, layers
+    made, base, tmp_path, setting, text
 ):
-    folder, _ = made[setting]
-    classifier = open_classifier(folder, device="cpu")
-    assert classifier.text(TRAIN[0]) == text
-    logits = by_hand(folder, text, layers)
-    assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
-    odds = np.exp(logits)
-    (sense,) = classifier.classify(TRAIN[:1])
-    assert sense.probability_idiomatic == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
-
-
-@pytest.mark.parametrize(("setting", "layers"), [("zero_shot", "last"), ("one_shot", "all")])
-def test_other_layers_can_be_taken_than_in_the_papers_submission(base, tmp_path, setting, layers):
-    trained(base, tmp_path / "out", setting, layers=layers, epochs=1)
-    classifier = open_classifier(tmp_path / "out", device="cpu")
-    text = classifier.text(TRAIN[0])
-    logits = by_hand(tmp_path / "out", text, slice(-1 if layers == "last" else 1, None))
-    assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
+    papers, other = ("all", "last") if setting == "zero_shot" else ("last", "all")
+    trained(base, tmp_path / "out", setting, layers=other, epochs=1)
+    for folder, layers in ((made[setting][0], papers), (tmp_path / "out", other)):
+        classifier = open_classifier(folder, device="cpu")
+        assert classifier.text(TRAIN[0]) == text
+        logits = by_hand(folder, text, slice(-1 if layers == "last" else 1, None))
+        assert np.allclose(classifier.model.encode([text])[0], logits, atol=1e-6)
+        odds = np.exp(logits)
+        (sense,) = classifier.classify(TRAIN[:1])
+        assert sense.probability_idiomatic == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
 
 
 def test_a_sense_is_that_of_the_likelier_logit():
-    class Fixed:
-        def encode(self, texts, **_):
-            return np.array([[2, 1], [1, 2], [1, 1], [900, 0], [0, 900]], np.float32)
-
-    found = Classifier(Fixed(), "zero_shot", {}).classify(TRAIN[:5])
+    logits = np.array([[2, 1], [1, 2], [1, 1], [900, 0], [0, 900]], np.float32)
+    fixed = SimpleNamespace(encode=lambda texts, **_: logits)
+    found = Classifier(fixed, "zero_shot", {}).classify(TRAIN[:5])
     assert [s.label for s in found] == ["idiomatic", "literal", "literal", "idiomatic", "literal"]
     assert {(s.by, s.idiomatic, s.literal) for s in found} == {("detector", 0, 0)}
     p = [s.probability_idiomatic for s in found]
@@ -203,11 +190,8 @@ def test_a_folder_that_is_no_classifier_is_named(copy, content):
 
 
 def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():
-    rows = [
-        Use(Item(mwe, "a", sentence_type="literal"))
-        for k in range(30)
-        for mwe in (f"mwe {k}", f"MWE {k}")
-    ]
+    names = [name for k in range(30) for name in (f"mwe {k}", f"MWE {k}")]
+    rows = [Use(Item(name, "a", sentence_type="literal")) for name in names]
     train, held = hold_out_compounds(rows, seed=1)
     assert (len(train), len(held)) == (54, 6)
     assert sorted([*train, *held], key=rows.index) == rows

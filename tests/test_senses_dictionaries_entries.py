@@ -1,4 +1,5 @@
 import logging
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,6 @@ from repeats import quickly, repeating
 
 from admire.data.limits import LIMITS
 from admire.senses.dictionaries import Entry, key_of, look_up, sort_by_sense, spellings
-from admire.senses.dictionaries.entries import LONGEST
 
 TEXTS = st.text(max_size=40) | st.text("ab’'-_ S ÉéßİΐΣς½ﬁ가क्षि\u200d\u0301", max_size=12)
 
@@ -23,14 +23,10 @@ def test_a_key_is_its_own_key_and_the_first_spelling(text: str):
         assert len(found) == len(set(found))
 
 
-@given(st.lists(st.sampled_from(["our", "feet", "stopped", "greys", "knives"]), max_size=30))
-def test_spellings_are_few(words: list[str]):
-    assert len(list(spellings(" ".join(words), "en"))) < 300 * LONGEST
+WORDS = ("stopped ", "cats'", "our", "é", "_", "-", "feet ", "greys ", "knives ")
 
 
-@given(
-    repeating("stopped ", "cats'", "our", "é", "_", "-", times=60), st.sampled_from(["en", "pt"])
-)
+@given(repeating(*WORDS, times=60), st.sampled_from(["en", "pt"]))
 def test_spellings_of_what_repeats_are_listed_at_once(text: str, language: str):
     with quickly():
         assert len(list(spellings(text[: LIMITS["compound"]], language))) < 3_000
@@ -104,19 +100,16 @@ def test_an_entrys_own_words_tell_the_sense_of_a_joined_spelling():
     assert sort_by_sense([bird], "nightowl", "en").literal == (bird,)
 
 
-class Toy:
-    identity = "toy"
+def toy(name: str, language: str, *expressions: str) -> SimpleNamespace:
+    def found(key: str, _: str) -> list[Entry]:
+        return [Entry(own, name, name) for own in expressions if key_of(own) == key]
 
-    def __init__(self, name: str, language: str, *expressions: str):
-        self.name, self.languages, self.expressions = name, frozenset({language}), expressions
-
-    def entries(self, key: str, language: str) -> list[Entry]:
-        return [Entry(own, self.name, self.name) for own in self.expressions if key_of(own) == key]
+    return SimpleNamespace(identity=name, name=name, languages={language}, entries=found)
 
 
 def test_the_first_dictionary_that_has_it_tells(caplog: pytest.LogCaptureFixture):
-    first, second = Toy("first", "en", "big fish"), Toy("second", "en", "big fish", "cold foot")
-    pt, zh = Toy("pt", "pt", "big fish"), Toy("zh", "zh", "画蛇添足")
+    first, second = toy("first", "en", "big fish"), toy("second", "en", "big fish", "cold foot")
+    pt, zh = toy("pt", "pt", "big fish"), toy("zh", "zh", "画蛇添足")
     asked = ("Big Fish", "en"), ("cold feet", "xe"), ("big fish", "pt-br")
     entries = [look_up([pt, first, second, zh], *pair) for pair in asked]
     assert [entry.glosses("idiomatic") for entry in entries] == [("first",), ("second",), ("pt",)]
@@ -128,7 +121,7 @@ def test_the_first_dictionary_that_has_it_tells(caplog: pytest.LogCaptureFixture
 def test_a_language_that_no_dictionary_has_is_said_once(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "admire")
     for expression in "ab":
-        known = look_up([Toy("this", "en"), Toy("that", "pt")], expression, "ka")
+        known = look_up([toy("this", "en"), toy("that", "pt")], expression, "ka")
         assert known.idiomatic == known.literal == ()
     look_up([], "c", "ka")
     (warning,) = caplog.messages

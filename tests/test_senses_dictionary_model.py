@@ -10,20 +10,22 @@ from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_model import NO_ENTRY, DictionaryModel
-from admire.senses.interpretation import Approach
+from admire.senses.interpretation import Approach, Interpretation
 from admire.senses.sense import NO_SENSE
 from admire.senses.settings import SenseSettings
 
+MEANT = replace(OWL, sentence_type="idiomatic")
 
-def looked_up(item: Item) -> dict[str, str]:
-    item = replace(item, sentence_type="idiomatic")
+
+def looked_up(*items: Item) -> list[Interpretation]:
     how = Approach(Prompts(), SenseSettings("given"))
-    (found,) = interpret_items([item], [open_llm("dictionary")], how)
-    return found[0].texts()
+    (found,) = interpret_items(items, [open_llm("dictionary")], how)
+    return found
 
 
 def test_a_dictionary_alone_defines_both_senses(owls):
-    assert looked_up(OWL) == {
+    (found,) = looked_up(MEANT)
+    assert found.texts() == {
         "gloss": "who stays up late",
         "scene": "My sister is a who stays up late.",
         "literal": "an owl of the night",
@@ -41,14 +43,13 @@ def test_a_dictionary_alone_defines_both_senses(owls):
     ],
 )
 def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scene):
-    assert looked_up(Item(compound, sentence)).get("scene") == scene
+    (found,) = looked_up(Item(compound, sentence, sentence_type="idiomatic"))
+    assert found.texts().get("scene") == scene
 
 
 def test_compounds_without_an_entry_are_marked_and_counted(owls, caplog):
     feet = Item("cold feet", "He got cold feet.", sentence_type="idiomatic")
-    items = [feet, replace(feet, sentence_type="literal"), replace(OWL, sentence_type="idiomatic")]
-    how = Approach(Prompts(), SenseSettings("given"))
-    (found,) = interpret_items(items, [open_llm("dictionary")], how)
+    found = looked_up(feet, replace(feet, sentence_type="literal"), MEANT)
     assert [one.idiomatic.fault for one in found] == [NO_ENTRY, NO_ENTRY, None]
     assert "of 1 of 2 idiomatic items ('cold feet')" in caplog.text
 
@@ -61,9 +62,6 @@ def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, 
     phrases = ("river bank", "money bank", "river bat")
     items = [Item(phrase, "", word=phrase.split()[1]) for phrase in phrases]
     (found,) = interpret_items(items, [source], Approach(Prompts()))
-    assert [one.texts() for one in found] == [
-        {"gloss": "land beside a river"},
-        {"gloss": "where money is kept"},
-        {},
-    ]
+    glosses = ["land beside a river", "where money is kept", None]
+    assert [one.texts().get("gloss") for one in found] == glosses
     assert [one.sense for one in found] == [NO_SENSE] * 3

@@ -8,7 +8,7 @@ from toys import OWL, Detector, ScriptedChat, WordEncoder, explains, says
 from admire import Candidate, Item, Settings, UserError, rank
 from admire.pipeline.chat_stage import interpret_items
 from admire.prompts import Prompts
-from admire.senses.dictionaries import NO_ENTRIES, Entry
+from admire.senses.dictionaries import Entry
 from admire.senses.dictionaries.entries import Entries
 from admire.senses.interpretation import Approach, Glosses, Interpretation
 from admire.senses.meaning import NO_MEANING, Meaning
@@ -73,11 +73,9 @@ def decided(*items: Item, detector: Detector | None = None) -> list[Sense]:
 def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candidates():
     # The compound lies at 90.
     items = [shown("owl 45", *angles) for angles in ([[90], [90, 0, 0]], [[0, 0], [90, 90]])]
-    senses = decided(*items, detector=None)
-    assert [(sense.label, sense.by) for sense in senses] == [
-        ("literal", "captions"),
-        ("idiomatic", "captions"),
-    ]
+    senses = decided(*items)
+    assert [sense.label for sense in senses] == ["literal", "idiomatic"]
+    assert {sense.by for sense in senses} == {"captions"}
 
 
 def test_what_has_no_captions_to_compare_is_left_to_the_detector():
@@ -100,22 +98,21 @@ def test_a_run_compares_a_sequence_with_its_own_encoder_of_captions():
 
 LATE = Meaning(("person awake late", "late worker"), "a lamp at night")
 BIRD = Meaning(("bird with wings",), "an owl in a tree")
-LITERAL_USE = replace(OWL, sentence="A night owl hooted.")
 
 
 def asked(chat: ScriptedChat) -> list[str]:
     """What was asked, in short, in order."""
-    signs = {"or literally": "sense", "idiom of the sentence": "idiomatic", "": "gloss"}
-    signs = {Prompts().about(OWL, "literal"): "literal"} | signs
+    signs = {Prompts().about(OWL, "literal"): "literal", "or literally": "sense"}
+    signs |= {"idiom of the sentence": "idiomatic", "": "gloss"}
     return [next(signs[sign] for sign in signs if sign in prompt) for prompt in chat.prompts]
 
 
 def read(
-    *items: Item, chat: ScriptedChat, glosses: Glosses = "idiomatic", seed: int = 0, **options
-) -> list[Interpretation]:
-    settings = SenseSettings("vote", votes=1, **({"meanings": "gloss"} | options))
-    (readings,) = interpret_items(items, [chat], Approach(Prompts(), settings, seed, glosses))
-    return readings
+    chat: ScriptedChat, glosses: Glosses = "idiomatic", meanings: str = "gloss"
+) -> Interpretation:
+    how = Approach(Prompts(), SenseSettings("vote", votes=1, meanings=meanings), glosses=glosses)
+    ((reading,),) = interpret_items([OWL], [chat], how)
+    return reading
 
 
 @pytest.mark.parametrize(
@@ -123,7 +120,7 @@ def read(
 )
 def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
     chat = explains(sense)
-    (found,) = read(OWL, chat=chat, meanings="both")
+    found = read(chat, meanings="both")
     assert (found.idiomatic, found.literal) == (LATE, BIRD)
     assert (found.gloss, found.meant) == ("person awake late", meant)
     assert asked(chat) == ["sense", "idiomatic", "literal"]
@@ -149,7 +146,7 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
 def test_what_is_meant_may_be_described_alone(sense, described, both, meanings, glosses, alone):
     chat = explains(sense)
     chat.describes_both_senses = both
-    (reading,) = read(OWL, chat=chat, meanings=meanings, glosses=glosses)
+    reading = read(chat, glosses, meanings)
     unused = not both and sense == "Literal"
     kinds = [sense.lower()] * (not unused) if alone else ["idiomatic", "literal"]
     assert asked(chat) == ["sense", *kinds]
@@ -169,11 +166,9 @@ def test_what_is_meant_may_be_described_alone(sense, described, both, meanings, 
 def test_a_literal_use_that_no_model_describes_is_worded_by_a_dictionary(
     sense, literal, dictionary, wording
 ):
-    known = (
-        Entries(literal=(Entry("night owl", "a bird", "wordnet"),)) if dictionary else NO_ENTRIES
-    )
+    bird = Entry("night owl", "a bird", "wordnet")
     decided = Sense(sense, float(sense == "idiomatic"))
-    reading = Interpretation("toy", decided, LATE, literal, known)
+    reading = Interpretation("toy", decided, LATE, literal, Entries(literal=(bird,) * dictionary))
     assert reading.wording("night owl") == wording
 
 
@@ -187,23 +182,18 @@ def test_a_meaning_by_hand_is_that_of_the_sense_and_no_model_is_asked_for_it(sen
     ((reading,),) = interpret_items([item], [llm], Approach(Prompts(), settings))
     told = getattr(reading, sense.lower())
     assert (told, reading.wording("night owl", mine)) == (Meaning(mine), mine[0])
-    asked = [prompt for prompt in llm.prompts if "or literally" not in prompt]
-    assert len(asked) == (meanings == "both")
-    literal_both = meanings == "both" and sense == "Literal"
-    assert ("idiom of the sentence" in "".join(asked)) == literal_both
+    other = {"Idiomatic": "literal", "Literal": "idiomatic"}[sense]
+    assert asked(llm)[5:] == [other] * (meanings == "both")
 
 
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():
-    items = [replace(OWL, sentence_type="idiomatic"), replace(LITERAL_USE, sentence_type="literal")]
-    for glosses, questions in [
-        ("idiomatic", ["idiomatic", "literal"]),
-        ("all", ["idiomatic"] * 2 + ["literal"]),
-    ]:
+    hooted = replace(OWL, sentence="A night owl hooted.", sentence_type="literal")
+    items = [replace(OWL, sentence_type="idiomatic"), hooted]
+    settings = SenseSettings("given", meanings="both")
+    for glosses, idiomatic in ("idiomatic", 1), ("all", 2):
         chat = explains("")
-        settings = SenseSettings("given", meanings="both")
-        how = Approach(Prompts(), settings, glosses=glosses)
-        (found,) = interpret_items(items, [chat], how)
-        assert asked(chat) == questions
+        (found,) = interpret_items(items, [chat], Approach(Prompts(), settings, glosses=glosses))
+        assert asked(chat) == ["idiomatic"] * idiomatic + ["literal"]
         assert [one.meant for one in found] == ["person awake late", "bird with wings"]
 
 
@@ -219,7 +209,7 @@ def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_a
 )
 def test_one_gloss_is_asked_for_or_none(sense, options, question):
     chat = says(sense)
-    (reading,) = read(OWL, chat=chat, **options)
+    reading = read(chat, **options)
     assert asked(chat) == ["sense", *question]
     assert reading.literal == Meaning()
     assert bool(reading.gloss) == bool(reading.texts()) == bool(question)

@@ -8,7 +8,7 @@ from toys import Replies, ScriptedChat, talk
 
 from admire.data.items import Item
 from admire.data.limits import LIMITS
-from admire.llm import Question, Reply
+from admire.llm import Reply
 from admire.prompts import Prompts
 from admire.senses.describing import ATTEMPTS, describe
 from admire.senses.meaning import DEFINITIONS, Meaning, clean_gloss, is_copied, read_meaning
@@ -17,11 +17,8 @@ ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
 
 LATE = "a person who stays up late"
-
-
 LEFT = {
     LATE: (
-        LATE,
         "*a person* who `stays up` late",
         "night owl: a person who stays up late",
         "Night owl means a person who stays up late",
@@ -58,23 +55,16 @@ STAYS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("reply", "left"),
-    [(reply, left) for left, replies in LEFT.items() for reply in replies]
-    + [(reply, reply) for reply in STAYS],
-)
-def test_of_a_reply_only_the_definition_is_left(reply: str, left: str | None):
-    assert clean_gloss(reply, "night owl") == left
+def test_of_a_reply_only_the_definition_is_left():
+    for left, replies in LEFT.items():
+        assert [clean_gloss(reply, "night owl") for reply in replies] == [left] * len(replies)
+    assert [clean_gloss(reply, "night owl") for reply in STAYS] == [*STAYS]
 
 
 @pytest.mark.parametrize("compound", ["c++ (the)", "a.b", "[x", "what?", "50/50 ^$ | {2}", "\\d"])
 def test_signs_of_regular_expressions_in_a_compound_are_letters(compound: str):
     assert clean_gloss(f"A {compound} means a thing of its own", compound) == "a thing of its own"
     assert clean_gloss(compound, compound) is None
-
-
-PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
-COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
 
 
 OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
@@ -156,7 +146,9 @@ def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
     assert read_meaning(reply, swan, prompt) == Meaning(("the farewell of an artist",))
 
 
-PARTS = [*PIECES, *"{}[]\\", '"definitions": ', '"scene": ', '"phrase": ', "1. ", ", "]
+PARTS = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
+PARTS += [*"{}[]\\", '"definitions": ', '"scene": ', '"phrase": ', "1. ", ", "]
+COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
 
 
 @given(st.text() | st.lists(st.sampled_from(PARTS), max_size=30).map("".join), COMPOUNDS)
@@ -250,11 +242,8 @@ THOUGHTS = "Okay, the user wants to know what a night owl is. It is a bird of th
     ],
 )
 def test_a_thought_is_no_definition(reply: str, cut: bool, expected: str | None):
-    class Chat(ScriptedChat):
-        def ask(self, question: Question) -> Reply:
-            return replace(super().ask(question), cut=cut)
-
-    chat = Chat(lambda _: reply)
+    chat = ScriptedChat(str)
+    chat.ask = lambda _: Reply(reply, cut=cut)
     gloss = talk(describe(ITEM, "gloss", Prompts()), chat)
     assert gloss.definitions == ((expected,) if expected else ())
     assert bool(gloss.fault) == (not expected)

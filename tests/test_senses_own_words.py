@@ -16,7 +16,6 @@ WORDS = '{"phrase": "kalte Füße", "words": "cold feet"}'
 @pytest.mark.parametrize(
     ("definition", "phrases", "expected"),
     [
-        ("cold feet", ["kalte Füße", "cold feet"], True),
         ("feet that are cold", ["kalte Füße", "cold feet"], True),
         ("Kalte Füße haben", ["kalte Füße"], False),
         ("someone with cold feet", ["kalte Füße", "cold feet"], True),
@@ -25,8 +24,6 @@ WORDS = '{"phrase": "kalte Füße", "words": "cold feet"}'
         ("a bridge made of logs", ["Eselsbrücke", "donkey bridge"], True),
         ("bridges", ["donkey bridge"], True),
         ("boxes", ["red box"], True),
-        ("something done badly", ["pig's ear"], False),
-        ("a person who is awake at night", ["night owl"], False),
         ("to kick a bucket", ["kick the bucket"], True),
         ("to take something seriously", ["take to heart"], False),
         ("", ["night owl"], False),

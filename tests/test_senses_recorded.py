@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from conftest import refused
-from toys import OWL, WordEncoder, explains
+from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import Candidate, Scoring, Settings, UserError, rank, write_run
 from admire.llm import Session, open_llm
@@ -19,18 +19,18 @@ from admire.senses.settings import SenseSettings
 
 HOOTED = replace(OWL, sentence="A night owl hooted.", sentence_type="literal")
 LATE = Meaning(("person awake late", "late worker"), "a lamp at night")
-WINGS = "bird with wings"
-BIRD = Meaning((WINGS,), "an owl in a tree")
+BIRD = Meaning(("bird with wings",), "an owl in a tree")
+IDIOM = {"compound": "night owl", "sense": "idiomatic"}
 MEANINGS = (
-    {"compound": "Night Owl", "sense": "idiomatic", "meaning": "Night owl: person awake late"},
-    {"compound": "night owl", "sense": "idiomatic", "meaning": "late worker", "scene": LATE.scene},
-    {"compound": "night owl", "sense": "idiomatic", "meaning": "a third one", "scene": "another"},
-    {"compound": "night owl", "sense": "literal", "meaning": WINGS, "scene": BIRD.scene},
+    IDIOM | {"compound": "Night Owl", "meaning": "Night owl: person awake late"},
+    IDIOM | {"meaning": "late worker", "scene": LATE.scene},
+    IDIOM | {"meaning": "a third one", "scene": "another"},
+    IDIOM | {"sense": "literal", "meaning": "bird with wings", "scene": BIRD.scene},
     {"compound": "cold feet", "sense": "Literal", "meaning": "feet that are cold"},
 )
 """As the toys' chat model says them."""
 TIE = {"votes_idiomatic": 2, "votes_literal": 2}
-SENSE = {"compound": "night owl", "sentence": OWL.sentence, "sense": "idiomatic"}
+SENSE = IDIOM | {"sentence": OWL.sentence}
 
 
 @pytest.mark.parametrize("name", ["replies.csv", "replies.tsv", "replies.jsonl"])
@@ -45,8 +45,7 @@ def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write_table, n
     (reading,) = one.interpretations
     assert (reading.idiomatic, reading.literal) == (LATE, BIRD)
     (model,) = recorded.record["models"]["llms"]
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    identity = f"recorded:{digest}"
+    identity = f"recorded:{hashlib.sha256(path.read_bytes()).hexdigest()}"
     how = {"sense": "vote", "meanings": "both"}
     assert model == {"name": f"recorded:{path}", "identity": identity} | how
 
@@ -82,11 +81,8 @@ def test_an_order_is_that_of_the_items_candidates(write_table):
     orders = [["b", "a"], ["person.png", "bike.png", "bird.png"]]
     path = write_table(*(row | {"order": order} for order in orders), name="replies.jsonl")
     model = open_replies(path)
-    assert [model.order(item) for item in (OWL, other, HOOTED)] == [
-        tuple(orders[1]),
-        ("b", "a"),
-        (),
-    ]
+    found = [[*model.order(item)] for item in (OWL, other, HOOTED)]
+    assert found == [orders[1], orders[0], []]
     triple = replace(OWL, candidates=(*pair, Candidate("c", caption="c")))
     with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order"):
         model.order(triple)
@@ -111,32 +107,26 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "place", "words"),
     [
-        ([ITEM | {"sense": "figurative"}], ["row 1, sense", "figurative"]),
-        ([ITEM | {"votes_literal": "many"}], ["row 1, votes_literal"]),
-        ([ITEM | {"meaning": "a bird"}], ["row 1 ('night owl'), sense"]),
-        ([{"compound": "night owl", "order": ["a", "b"]}], ["row 1 ('night owl'), order"]),
+        ([{"sense": "figurative"}], "1, sense", "figurative"),
+        ([{"votes_literal": "many"}], "1, votes_literal", ""),
+        ([{"meaning": "a bird"}], "1 ('night owl'), sense", ""),
+        ([{"sentence": "", "order": ["a", "b"]}], "1 ('night owl'), order", ""),
         (
-            [ITEM | {"sense": "literal"}, {"compound": "cold feet"}, ITEM | {"sense": "idiomatic"}],
-            ["row 3 ('night owl'), sense", "row 1 has literal"],
+            [{"sense": "literal"}, {"compound": "cold feet"}, {"sense": "idiomatic"}],
+            *("3 ('night owl'), sense", "row 1 has literal"),
         ),
         (
-            [ITEM | {"order": ["a", "b"]}, ITEM | {"order": "['b', 'a']"}],
-            ["row 2 ('night owl'), order", "row 1 has a, b"],
+            [{"order": ["a", "b"]}, {"order": "['b', 'a']"}],
+            *("2 ('night owl'), order", "row 1 has a, b"),
         ),
-        (
-            [ITEM | {"sense": "literal", "votes_idiomatic": 4, "votes_literal": 1}],
-            ["row 1 ('night owl'), sense", "4:1"],
-        ),
+        ([TIE | {"votes_literal": 1, "sense": "literal"}], "1 ('night owl'), sense", "2:1"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_named(write_table, rows, words):
-    refused(write_table(*rows, name="replies.jsonl"), *words, read=open_replies)
-
-
-def hear(prompt: str) -> str:
-    return "Literal" if "hooted" in prompt else "Idiomatic"
+def test_a_row_that_cannot_be_used_is_named(write_table, rows, place, words):
+    path = write_table(*(ITEM | row for row in rows), name="replies.jsonl")
+    refused(path, f"row {place}", words, read=open_replies)
 
 
 def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
@@ -174,10 +164,10 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
 
 
 def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog):
-    settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring.paper())
-    chat = explains("Idiomatic", "Idiomatic", "A person awake late.")
-    chat.answer = lambda p: hear(p) if "or literally" in p else "A person awake late."
-    items = [OWL, HOOTED]
+    chat = says("Idiomatic", "A person awake late.")
+    answer, items = chat.answer, [OWL, HOOTED]
+    chat.answer = lambda prompt: "Literal" if "hooted" in prompt else answer(prompt)
+    settings = replace(PAPER, votes=1)
     write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
     llm = open_llm(f"run:{tmp_path / 'run'}")
     caplog.set_level("WARNING")

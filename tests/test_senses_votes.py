@@ -10,8 +10,6 @@ from admire.prompts import Prompts
 from admire.senses import Sense, read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
-
-
 I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
 
 
@@ -32,48 +30,40 @@ def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected
     assert talk(vote(ITEM, Prompts(), votes=len(replies), temperature=0.7), voter) == expected
 
 
-@pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
-def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
+@pytest.mark.parametrize("seed", [0, 100])
+def test_each_vote_has_a_seed_of_its_own(seed: int):
     # With one seed every vote would be the same and come from the cache.
-    voter = Replies(*[I] * votes)
-    talk(vote(ITEM, Prompts(), votes=votes, temperature=0.5, seed=seed), voter)
-    assert [ask.seed for ask in voter.questions] == list(range(seed, seed + votes))
-    assert {ask.temperature for ask in voter.questions} == {0.5}
-    expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
-    assert {ask.text for ask in voter.questions} == {expected}
+    voter = Replies(*[I] * 3)
+    talk(vote(ITEM, Prompts(), votes=3, temperature=0.5, seed=seed), voter)
+    assert voter.sampled == [(0.5, seed), (0.5, seed + 1), (0.5, seed + 2)]
+    assert {ask.text for ask in voter.questions} == {Prompts().about(ITEM, "sense")}
 
 
-@pytest.mark.parametrize(
-    ("label", "replies"),
-    [
-        (
-            "idiomatic",
-            [
-                "Idiomatic",
-                "Idiomático, não literal",
-                "Não é literal, é idiomático.",
-                "It is literal?\nNo, a person is meant.\nIdiomatic",
-                "Idiomatic\nThe literal reading, a bird, does not fit.",
-                "## Reason\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
-                "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
-            ],
-        ),
-        (
-            "literal",
-            [
-                "Literal",
-                "Resposta: Literal.",
-                "Não é uma expressão idiomática, é literal.",
-                "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
-                "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
-            ],
-        ),
-        # A negated sense alone is no vote: whether the other is meant is not said.
-        (None, ["", NEITHER, "Idiomatic or Literal", "unidiomatic", "não é usado literalmente"]),
+NAMED = {
+    "idiomatic": [
+        "Idiomatic",
+        "Idiomático, não literal",
+        "Não é literal, é idiomático.",
+        "It is literal?\nNo, a person is meant.\nIdiomatic",
+        "Idiomatic\nThe literal reading, a bird, does not fit.",
+        "## Reason\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
+        "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
     ],
-)
-def test_the_sense_that_a_reply_names(label: str | None, replies: list[str]):
-    assert [read_label(reply) for reply in replies] == [label] * len(replies)
+    "literal": [
+        "Literal",
+        "Resposta: Literal.",
+        "Não é uma expressão idiomática, é literal.",
+        "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
+        "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
+    ],
+    # A negated sense alone is no vote: whether the other is meant is not said.
+    None: ["", NEITHER, "Idiomatic or Literal", "unidiomatic", "não é usado literalmente"],
+}
+
+
+@pytest.mark.parametrize("label", NAMED)
+def test_the_sense_that_a_reply_names(label: str | None):
+    assert {*map(read_label, NAMED[label])} == {label}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Bodies of requests: their limits, alone and together, and clients that break off."""
 
-import gzip
 import json
 import logging
 import socket
@@ -35,11 +34,7 @@ def head(
     served: Served, *lines: str, path: str = "/v1/rank", kind: str = JSON["Content-Type"]
 ) -> bytes:
     """The head of a request."""
-    start = (
-        f"POST {path} HTTP/1.1",
-        f"Host: 127.0.0.1:{served.port}",
-        f"Content-Type: {kind}",
-    )
+    start = f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{served.port}", f"Content-Type: {kind}"
     return "\r\n".join((*start, *lines, "", "")).encode()
 
 
@@ -154,16 +149,15 @@ def test_a_body_that_does_not_arrive_is_given_up(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("headers", "content", "said"),
+    ("headers", "said"),
     [
-        ({}, json.dumps(ROW).encode(), "Content-Type: application/json"),
-        ({"Content-Type": "text/plain"}, json.dumps(ROW).encode(), "application/json"),
-        (JSON | {"Content-Encoding": "gzip"}, gzip.compress(b"{}"), "compressed"),
+        ({}, "Content-Type: application/json"),
+        ({"Content-Type": "text/plain"}, "application/json"),
+        (JSON | {"Content-Encoding": "gzip"}, "compressed"),
     ],
-    ids=["no type", "another", "compressed"],  # those of bytes would hold the time
 )
-def test_other_bodies_are_refused_with_the_reason(served, headers, content, said):
-    answer = served.client.post("/v1/rank", content=content, headers=headers)
+def test_other_bodies_are_refused_with_the_reason(served, headers, said):
+    answer = served.client.post("/v1/rank", content=json.dumps(ROW), headers=headers)
     assert said in problem(answer, 415)
 
 
@@ -183,10 +177,7 @@ def test_many_lines_that_are_wrong_hold_nobody_up():
         ended = threading.Event()
 
         def send() -> None:
-            headers = {"Content-Type": "application/x-ndjson"}
-            lines = {"content": b"{}\n" * 600, "headers": headers}
-            with served.client.stream("POST", "/v1/rank", timeout=60, **lines) as answer:
-                assert sum(1 for _ in answer.iter_lines()) == 600
+            assert served.send(b"{}\n" * 600, LINES["Accept"]).text.count("\n") == 600
             ended.set()
 
         threading.Thread(target=send).start()

@@ -22,12 +22,8 @@ from admire.llm.llama_server import shares_prefix
 from admire.prompts import Prompts
 
 
-@pytest.fixture
-def llm() -> ScriptedChat:
-    return explains("idiomatic")
-
-
-def test_readings_that_are_sent_are_ranked_without_a_question(llm):
+def test_readings_that_are_sent_are_ranked_without_a_question():
+    llm = explains("idiomatic")
     with serving(toy_models(llm)) as served:
         before = served.rank().json()
         asked = len(llm.prompts)
@@ -93,8 +89,8 @@ def test_readings_are_refused_where_a_chat_model_would_have_to_look_again():
         assert "ranks by listwise alone" in problem(refused, 422)
 
 
-def test_every_model_is_opened_once(llm):
-    models = toy_models(llm, {"llms": ("toy",)})  # with the encoder e5, which sees nothing
+def test_every_model_is_opened_once():
+    models = toy_models(changes={"llms": ("toy",)})  # with the encoder e5, which sees nothing
     seen = [{"image": uri(drawn(colour=colour))} for colour in ("red", "blue")]
     with serving(models) as served:
         for _ in range(2):
@@ -139,7 +135,8 @@ def test_a_profile_is_opened_outside_the_queue_and_what_failed_is_remembered():
 
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 @pytest.mark.parametrize("hint", [(), ("slow rules",)])
-def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint):
+def test_loading_has_a_local_model_read_how_every_prompt_begins(sense, hint):
+    llm = explains("idiomatic")
     llm.free = True
     toy_models(llm).steps()["toy"]()
     later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)

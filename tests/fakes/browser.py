@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request
 
 Look = Callable[..., "Page"]
 
@@ -68,17 +68,17 @@ def watched(browser: Browser) -> Iterator[Look]:
         context.set_default_timeout(PATIENCE)
         allowed = ("data:", "blob:", *(own or (address.partition("#")[0].partition("?")[0],)))
 
-        def check_request(url: str) -> None:
-            if not url.startswith(allowed):
-                problems.append(f"asked for {url[:200]}")
+        def check_request(request: Request) -> None:
+            if not request.url.startswith(allowed):
+                problems.append(f"asked for {request.url[:200]}")
 
-        def check_message(kind: str, text: str) -> None:
-            answered = "the server responded with a status of 4" in text  # which pages may tell of
-            if kind in ("error", "warning") and not answered:
-                problems.append(text)
+        def check_message(message: ConsoleMessage) -> None:
+            answered = "the server responded with a status of 4" in message.text  # which pages tell
+            if message.type in ("error", "warning") and not answered:
+                problems.append(message.text)
 
-        context.on("request", lambda request: check_request(request.url))
-        context.on("console", lambda message: check_message(message.type, message.text))
+        context.on("request", check_request)
+        context.on("console", check_message)
         context.on("weberror", lambda error: problems.append(str(error.error)))
         page = context.new_page()
         answer = page.goto(address)

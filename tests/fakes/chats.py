@@ -16,10 +16,10 @@ KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n-of-a-test"
 
 
 def json_response(body: object, status: int = 200, **headers: str) -> Response:
-    return Response(json.dumps(body), status, headers, content_type="application/json")
+    return answered(json.dumps(body), status, **headers)
 
 
-def answered(body: str, status: int = 200, **headers: str) -> Response:
+def answered(body: str | bytes, status: int = 200, **headers: str) -> Response:
     return Response(body, status, headers, content_type="application/json")
 
 
@@ -34,19 +34,13 @@ def completion(
 
 
 def refusal(status: int, message: str = "no", **headers: str) -> Response:
-    return json_response(
-        {"error": {"message": message, "type": "t", "code": "c"}}, status, **headers
-    )
+    error = {"message": message, "type": "t", "code": "c"}
+    return json_response({"error": error}, status, **headers)
 
 
 def not_taken(name: str | None) -> Response:
-    error = {
-        "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
-        "type": "invalid_request_error",
-        "param": name,
-        "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
-    }
-    return json_response({"error": error}, 400)
+    message = f"Unsupported value: '{name}' does not support 0.7 with this model."
+    return json_response({"error": {"message": message, "param": name}}, 400)
 
 
 def serve(server: HTTPServer, *responses: Response) -> None:
@@ -59,24 +53,12 @@ def serve(server: HTTPServer, *responses: Response) -> None:
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
 
 
-def echo(server: HTTPServer) -> None:
-
-    def handle(request: Request) -> Response:
-        return completion(prompt_of(request).upper())
-
-    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
-
-
 def bodies(server: HTTPServer) -> list[dict]:
     return [request.get_json() for request, _ in server.log]
 
 
 def prompt_of(request: Request) -> str:
     return request.get_json()["messages"][0]["content"]
-
-
-def asked(server: HTTPServer) -> list[str]:
-    return [prompt_of(request) for request, _ in server.log]
 
 
 def failure(model: OpenAIChat) -> str:

@@ -21,7 +21,7 @@ from admire.llm import ChatModel, Image, Question, Reply
 from admire.llm.probes import DIGITS, NUMBER
 
 SHOWN = re.compile(
-    r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'
+    r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>.*?)>'
 )
 
 
@@ -73,9 +73,8 @@ class Judge(ChatModel):
             text = json.dumps(self._reasoned(best, list(fields)))
         elif "better" in fields:
             gap = felt["A"] - felt["B"]
-            text = json.dumps(
-                {"reason": "It fits.", "better": "equal" if not gap else "A" if gap > 0 else "B"}
-            )
+            better = "equal" if not gap else "A" if gap > 0 else "B"
+            text = json.dumps({"reason": "It fits.", "better": better})
         elif "neither" in fields:
             (worth,) = felt.values()
             shown = {"idiomatic": worth, "literal": (1 - worth) / 2, "neither": (1 - worth) / 2}
@@ -87,18 +86,14 @@ class Judge(ChatModel):
     def _felt(self, question: Question) -> dict[str, float]:
         """What each candidate seems to be worth, by letter, in the order shown."""
         parts = [question.parts] if isinstance(question.parts, str) else list(question.parts)
-        images = [part for part in parts if isinstance(part, Image)]
-        text = "\n".join(
-            f"<image {images.index(part)}>" if isinstance(part, Image) else part for part in parts
-        )
+        texts = [f"<image {p.path.name}>" if isinstance(p, Image) else p for p in parts]
+        text = "\n".join(texts)
         rng = np.random.default_rng(zlib.crc32(text.encode()))
         felt: dict[str, float] = {}
         letter = "A"  # where one is shown alone, it has none
         for match in SHOWN.finditer(text):
             letter = match["letter"] or letter
-            key = json.loads(match["text"]) if match["text"] else None
-            if match["image"]:
-                key = images[int(match["image"])].path.name
+            key = json.loads(match["text"]) if match["text"] else match["image"]
             if key in self._worth and letter not in felt:
                 bias = 0.0 if felt else self._first
                 felt[letter] = self._worth[key] + self._noise * rng.standard_normal() + bias
@@ -165,11 +160,8 @@ def simulated_orders(
 ) -> npt.NDArray[np.int64]:
     """Places that a noisy judge gives, shape (items, shuffles, candidates); candidate 0 is best.
 
-    Each candidate stands once in each place, where there are as many shuffles as candidates.
-
-    Args:
-        first: what the judge adds to the candidate that is shown first.
-        astray: how often it takes the sentence to mean the other sense.
+    Each candidate stands once in each place, where there are as many shuffles as candidates. In a
+    share ``astray`` of its replies the judge takes the sentence to mean the other sense.
     """
     count = len(WORTH)
     start = rng.permuted(np.tile(np.arange(count), (items, 1)), axis=1)
@@ -218,12 +210,8 @@ def one_shuffle(*, noise: float = NOISE, first: float = FIRST, astray: float = 0
         return float(quad(density, worth[0] - 8 * noise, worth[0] + 8 * noise)[0])
 
     liked = first * np.eye(len(WORTH))
-    shares = [
-        [chance(worth + one) for one in liked]
-        for worth in ((WORTH, ASTRAY) if astray else (WORTH,))
-    ]
-    right, *wrong = np.mean(shares, axis=1)
-    return float((1 - astray) * right + astray * sum(wrong))
+    right, wrong = (np.mean([chance(worth + one) for one in liked]) for worth in (WORTH, ASTRAY))
+    return float((1 - astray) * right + astray * wrong)
 
 
 if __name__ == "__main__":

@@ -59,28 +59,22 @@ def sense(gloss: str, *tags: str, **more: Any) -> dict[str, Any]:
     return {"glosses": [gloss], "tags": list(tags), **more}
 
 
+def word(name: str, language: str, *senses: dict[str, Any]) -> dict[str, Any]:
+    return {"word": name, "lang_code": language, "pos": "noun", "senses": list(senses)}
+
+
 WIKTIONARY = [
     {"title": "nite owl", "redirect": "night owl"},
-    {
-        "word": "night owl",
-        "lang_code": "en",
-        "lang": "English",
-        "pos": "noun",
-        "senses": [
-            sense("Awake at night.", "Idiomatic", examples=[{"text": "Owls!"}, {"type": "quote"}]),
-            sense("Used other than figuratively or idiomatically: see night, owl."),
-            sense("An owl of the night.", "literally"),
-            {"tags": ["no-gloss"]},
-        ],
-    },
-    {
-        "word": "night owls",
-        "lang_code": "en",
-        "pos": "noun",
-        "senses": [sense("plural of night owl", "form-of", form_of=[{"word": "night owl"}])],
-    },
-    {"word": "pé frio", "lang_code": "pt", "pos": "noun", "senses": [sense("Quem traz azar.")]},
-    {"word": "画蛇添足", "lang_code": "cmn", "pos": "verb", "senses": [sense("多此一举" * 30_000)]},
+    word(
+        *("night owl", "en"),
+        sense("Awake at night.", "Idiomatic", examples=[{"text": "Owls!"}, {"type": "quote"}]),
+        sense("Used other than figuratively or idiomatically: see night, owl."),
+        sense("An owl of the night.", "literally"),
+        {"tags": ["no-gloss"]},
+    ),
+    word("night owls", "en", sense("plural", "form-of", form_of=[{"word": "night owl"}])),
+    word("pé frio", "pt", sense("Quem traz azar.")),
+    word("画蛇添足", "cmn", sense("多此一举" * 30_000)),
 ]
 
 

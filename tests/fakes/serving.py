@@ -175,13 +175,12 @@ class Served:
 
     def send(self, content: Any, kind: str = "application/json") -> httpx.Response:
         """Send a body to be ranked."""
-        headers = {"Content-Type": kind}
-        return self.client.post("/v1/rank", content=content, headers=headers)
+        return self.client.post("/v1/rank", content=content, headers={"Content-Type": kind})
 
     def refusals(self, row: Mapping[str, Any]) -> tuple[str, str]:
         """What is wrong with a row that is sent alone, and as a line."""
         body = json.dumps(row)
-        line = self.send(body, "application/x-ndjson").json()
+        line = self.send(body, LINES["Accept"]).json()
         return problem(self.send(body), 422), line["detail"]
 
     def wait(self, **changes: Any) -> Waiting:

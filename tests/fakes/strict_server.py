@@ -39,7 +39,6 @@ class StrictServer:
             the likeliest ones. The latter are sent only where they were asked for.
         faults: the k-th question that is new to the server meets the k-th of these, again and again
             from the start, before it is answered: statuses, or SLOW.
-        usage: whether replies tell what they took.
         thoughts: how many tokens the model thinks first; a limit that leaves no more cuts it off.
         requests: the bodies that were asked and found valid.
         headers: of all requests.
@@ -49,7 +48,6 @@ class StrictServer:
 
     answer: Callable[[Body], Answer] = lambda body: "Literal"
     faults: Sequence[Sequence[int]] = ()
-    usage: bool = True
     thoughts: int = 0
     requests: list[Body] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -96,17 +94,12 @@ class StrictServer:
         if body.get("logprobs"):
             places = [_place(place, body["top_logprobs"]) for place in likely]
             choice["logprobs"] = {"content": places, "refusal": None}
-        more: Body = {"model": body["model"]}
-        if self.usage:
-            prompt = 8 + len(prompt_of(body).encode()) // 4 + 255 * len(images_of(body))
-            said = max(1, len(text or "") // 4)
-            more["usage"] = {
-                "prompt_tokens": prompt,
-                "completion_tokens": said,
-                "total_tokens": prompt + said,
-                "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
-            }
-        return completion(None if cut else text, choice, **more)
+        usage = {
+            "prompt_tokens": 8 + len(prompt_of(body).encode()) // 4 + 255 * len(images_of(body)),
+            "completion_tokens": max(1, len(text or "") // 4),
+            "prompt_tokens_details": {"cached_tokens": 4},
+        }
+        return completion(None if cut else text, choice, model=body["model"], usage=usage)
 
 
 def problems(body: Body) -> list[str]:
