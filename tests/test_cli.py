@@ -35,7 +35,7 @@ def test_help_loads_nothing_heavy_and_no_other_command(arguments):
     assert not HEAVY & found
     files = Path(options.__file__).parent.glob("*.py")
     modules = {f"admire.apps.cli.{path.stem}" for path in files}
-    shared = {"app", "options", "output"}
+    shared = {"app", "options", "output", "parameters"}
     own = {"rank"} if arguments[0] == "rank" else {"senses", "config"}
     assert modules & found == {f"admire.apps.cli.{name}" for name in shared | own}
 

@@ -13,7 +13,7 @@ from admire import Item
 from admire.data.overlap import digests, parts_of
 from admire.encoders.hub import folder_digest
 from admire.senses import Setting, Use, open_detector
-from admire.senses.detector import Layers
+from admire.senses.settings import Layers
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "sklearn"):

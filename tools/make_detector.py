@@ -33,10 +33,11 @@ from admire.data.overlap import plain, stem
 from admire.embedded.light_detector import BUILT_IN, LightDetector, open_built_in
 from admire.encoders import QueryEncoder, open_context_encoder, open_encoder
 from admire.metrics.leakage import summarise_card
-from admire.senses.detector import OTHER_LANGUAGES, Use
+from admire.senses.detector import OTHER_LANGUAGES
 from admire.senses.dictionaries import look_up, open_dictionaries
 from admire.senses.evidence import add_evidence, likeness
 from admire.senses.sense import Sense
+from admire.senses.settings import Use
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
 from admire.tasks.training.light_detector import sample_items, train_detector
 from admire.tasks.training.settings import DetectorData, DetectorTraining

@@ -36,27 +36,19 @@ Panel = Literal[
 class Option(NamedTuple):
     """Marks a field of a settings class as an option of the command line.
 
-    Attributes:
-        panel: the heading above it.
-        flag: the option, without dashes in a mark if it differs from the field's name; ``--llm``.
-        daily: whether ``--help`` shows it, and not only ``--help-all``.
-        completes: the kind of plug-ins whose names a shell completes.
-        in_file: whether a file for ``--config`` can contain it.
-        plugin: the plug-in that it belongs to, and its name there.
-        name, hint, default: of the field (:meth:`of`); MISSING if it is required.
-        help: the text below the field, unless the mark says it.
+    Its name, hint and default are the field's (:meth:`of`), MISSING if it is required.
     """
 
-    panel: Panel
-    flag: str | None = None
-    daily: bool = False
-    completes: Kind | None = None
-    in_file: bool = True
-    plugin: tuple[str, str] | None = None
+    panel: Panel  #: the heading above it
+    flag: str | None = None  #: without dashes in a mark, if it is not the field's name
+    daily: bool = False  #: whether ``--help`` shows it, and not only ``--help-all``
+    completes: Kind | None = None  #: the kind of plug-ins whose names a shell completes
+    in_file: bool = True  #: whether a file for ``--config`` can contain it
+    plugin: tuple[str, str] | None = None  #: the plug-in that it belongs to, and its name there
     name: str = ""
     hint: Any = None
     default: Any = MISSING
-    help: str = ""
+    help: str = ""  #: the text below the field, unless the mark says it
 
     def of(self, name: str, field: FieldInfo) -> Option:
         """Return the option of a field."""

@@ -27,8 +27,9 @@ from admire.data.languages import base_language
 from admire.encoders import Query, QueryEncoder, open_context_encoder
 from admire.metrics.leakage import Card
 from admire.prompts import Prompts
-from admire.senses.detector import Setting, Use, describe_untrained
+from admire.senses.detector import describe_untrained
 from admire.senses.sense import Sense, likelier
+from admire.senses.settings import Setting, Use
 
 if TYPE_CHECKING:
     from admire.data.items import Item

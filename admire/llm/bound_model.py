@@ -10,7 +10,7 @@ from dataclasses import asdict, astuple, replace
 from functools import cached_property
 from importlib.util import find_spec
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
@@ -21,9 +21,6 @@ from admire.core.errors import pip_install
 from admire.core.schema import adapter
 from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
 from admire.llm.prices import estimate
-
-if TYPE_CHECKING:
-    from admire.llm.session import Session
 
 REPLIES = "replies.sqlite"
 """File name in the cache directory."""
@@ -107,6 +104,7 @@ class BoundModel(Capabilities):
     threads ask the same question at the same time, one of them asks the model.
 
     Attributes:
+        account: the session that asks it and counts its replies; None without.
         imagines: whether it makes up replies, see :class:`admire.pipeline.forecast.DryRun`.
         cuts: whether the server cuts questions off, once it is known.
         sees: whether it is known to see pictures; see :mod:`admire.llm.probes`.
@@ -114,9 +112,7 @@ class BoundModel(Capabilities):
 
     imagines = False
 
-    def __init__(
-        self, model: ChatModel, account: Session | None = None, replies: Replies | None = None
-    ):
+    def __init__(self, model: ChatModel, account: Any = None, replies: Replies | None = None):
         self.unbound, self.account = model, account
         self.name, self.identity = model.name, model.identity
         for name in Capabilities.__annotations__:

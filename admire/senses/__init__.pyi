@@ -1,8 +1,9 @@
 from .classifier import Classifier
-from .detector import Detector, Setting, Use, context_columns, open_detector
+from .detector import Detector, open_detector
 from .recording import Known, Recording
 from .sense import Sense, given, majority
 from .sense_table import known_senses, read_senses, sense_table, write_senses
+from .settings import Setting, Use, context_columns
 from .task2a import (
     detect_uses,
     macro_f1,

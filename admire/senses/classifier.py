@@ -16,8 +16,8 @@ from admire.core.storage import describe_other
 from admire.encoders.hub import folder_digest, load_cached_first
 from admire.encoders.torch_models import Placement
 from admire.metrics.leakage import Card
-from admire.senses.detector import Layers, Setting, Use, context_columns
 from admire.senses.sense import Sense, likelier
+from admire.senses.settings import Layers, Setting, Use, context_columns
 
 with needs_extra("clip", "A fine-tuned detector"):
     import torch

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from admire.core import registry
 from admire.data.languages import base_language, language_name
+from admire.senses.settings import Setting, Use
 
 if TYPE_CHECKING:
-    from admire.data.items import Item
     from admire.senses.sense import Sense
-
-
-Setting = Literal["zero_shot", "one_shot"]
-"""Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
 OTHER_LANGUAGES = "other languages"
 """The key of a card's figures, by language, for languages that a detector was not trained on."""
-
-Layers = Literal["last", "all"]
-"""The hidden layers whose first states a classifier uses."""
-
-
-class Use(NamedTuple):
-    """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
-
-    item: Item
-    previous: str = ""
-    following: str = ""
-    id: str = ""
-
-
-def context_columns(setting: Setting) -> tuple[str, ...]:
-    """Return the columns that a classifier reads in addition to the sentence and the MWE."""
-    return ("Previous", "Next") if setting == "zero_shot" else ()
 
 
 class Detector(Protocol):

@@ -18,13 +18,13 @@ from admire.encoders import TextEncoder, open_encoder
 from admire.llm.chat import Capabilities, Conversation
 from admire.prompts import Prompts
 from admire.senses.describing import describe
-from admire.senses.detector import Detector, Use, open_detector
+from admire.senses.detector import Detector, open_detector
 from admire.senses.dictionaries import NO_ENTRIES, Entries
 from admire.senses.evidence import add_evidence, read_sequences
 from admire.senses.meaning import NO_MEANING, REPEATS, Meaning, MeaningKind
 from admire.senses.recording import Known, Recording, describe_uses, name_compounds
 from admire.senses.sense import NO_SENSE, Sense
-from admire.senses.settings import SenseSettings
+from admire.senses.settings import SenseSettings, Use
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")

@@ -1,14 +1,35 @@
-"""Settings of senses and meanings."""
+"""Settings of senses and meanings, and what detectors read."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from admire.core.choices import Meanings
 from admire.core.options import DecidedBy, Dictionaries, Option
 from admire.core.schema import Count, settings
+from admire.data.items import Item
+
+Setting = Literal["zero_shot", "one_shot"]
+"""Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
+
+Layers = Literal["last", "all"]
+"""The hidden layers whose first states a classifier uses."""
+
+
+class Use(NamedTuple):
+    """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
+
+    item: Item
+    previous: str = ""
+    following: str = ""
+    id: str = ""
+
+
+def context_columns(setting: Setting) -> tuple[str, ...]:
+    """Return the columns that a classifier reads in addition to the sentence and the MWE."""
+    return ("Previous", "Next") if setting == "zero_shot" else ()
 
 
 @settings(frozen=True)

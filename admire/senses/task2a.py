@@ -23,9 +23,10 @@ from admire.data.reader import read_items
 from admire.metrics.figures import interval
 from admire.metrics.leakage import warn_if_leaked
 from admire.metrics.metrics import Drawn, Statistic, apply_to_all, bootstrap_intervals, mean
-from admire.senses.detector import Detector, Setting, Use
+from admire.senses.detector import Detector
 from admire.senses.sense import Sense
 from admire.senses.sense_table import LanguageTag, known_senses, sense_table, write_senses
+from admire.senses.settings import Setting, Use
 
 log = logging.getLogger("admire")
 

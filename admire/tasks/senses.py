@@ -15,7 +15,7 @@ from admire.core.schema import Count, settings
 from admire.data.settings import ItemFiles
 from admire.encoders.training_settings import FitSettings
 from admire.rankers.settings import RequestOptions, Settings
-from admire.senses.detector import Setting
+from admire.senses.settings import Setting
 from admire.tasks.retrieval.settings import QuerySettings
 from admire.tasks.task import CONFIG_FILE, Data, Output, Result, Task, Values, as_rows, open_session
 from admire.tasks.training.settings import ClassifierData, ClassifierTraining, paper_fit

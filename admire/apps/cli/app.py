@@ -8,24 +8,22 @@ import re
 import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import MISSING
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
 from itertools import filterfalse
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, TextIO, get_args, get_origin
+from typing import TextIO
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
+from admire.apps.cli.parameters import HELP, OWN, convert, show_default
 from admire.core.errors import DISTRIBUTION, UserError
 from admire.core.progress import visible
 
 log = logging.getLogger("admire")
 
-HELP = ("--help", "-h", "--help-all")
-OWN = Group("Options", sort_key=0)
 RANK = Group("Rank and inspect", sort_key=1)
 TEXTS = Group("Texts", sort_key=2)
 LEARN = Group("Train and tune", sort_key=3)
@@ -45,30 +43,6 @@ REPORTED = (
     SystemExit,
 )
 """What is no bug, and ends in one line without a traceback."""
-
-
-def show_default(value: object) -> str | None:
-    """Return a default as help shows it; None if it need not be shown."""
-    if value in (MISSING, None, ()) or value is False:
-        return None
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def convert(hint: Any, tokens: Any) -> Any:
-    """Convert the words of an option to its type; lists of choices and numbers accept commas."""
-    from pydantic import ValidationError
-
-    from admire.core.schema import adapter, complaint
-
-    words = [token.value for token in tokens]
-    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
-    if lists and get_args(lists[0])[0] not in (str, Path):
-        words = ",".join(words).split(",")
-    try:
-        return adapter(hint).validate_python(words if lists else words[0], strict=False)
-    except ValidationError as error:
-        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
-        raise UserError(f"{name} {complaint(error)}", name) from None
 
 
 app = App(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.app import HELP
 from admire.apps.cli.output import print_json, print_rows
+from admire.apps.cli.parameters import HELP
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.registry import Kind

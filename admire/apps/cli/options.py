@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args
 
 from cyclopts import Group, Parameter
 
-from admire.apps.cli.app import OWN, show_default
+from admire.apps.cli.parameters import OWN, show_default
 from admire.core import registry, schema
 from admire.core.choices import Fusion
 from admire.core.errors import UserError

@@ -11,9 +11,9 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 
 from admire.apps.cli import options as opt
-from admire.apps.cli.app import convert
 from admire.apps.cli.output import print_account, print_forecasts, print_json, print_rows
 from admire.apps.cli.paper_tables import Format, print_table
+from admire.apps.cli.parameters import convert
 from admire.core import registry
 from admire.core.choices import not_among
 from admire.core.errors import UserError

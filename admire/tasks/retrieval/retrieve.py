@@ -28,21 +28,14 @@ log = logging.getLogger("admire")
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Similarities of queries and documents, and the scores of the rankings.
-
-    Attributes:
-        scores: R-precision and nDCG@10 of each query, see :func:`score_queries`.
-        record: how it was made, for ``run.json``.
-        name: of the system, for run files.
-        readings: how a chat model understood each query; none if no model was asked.
-    """
+    """Similarities of queries and documents, and the scores of the rankings."""
 
     split: Split
     similarities: Similarities
-    scores: pd.DataFrame
-    record: dict[str, Any]
-    name: str
-    readings: tuple[Interpretation, ...] = ()
+    scores: pd.DataFrame  #: of each query, see :func:`score_queries`
+    record: dict[str, Any]  #: how it was made, for ``run.json``
+    name: str  #: of the system, for run files
+    readings: tuple[Interpretation, ...] = ()  #: of each query; none if no chat model was asked
 
     @property
     def summary(self) -> pd.DataFrame:

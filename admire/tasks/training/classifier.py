@@ -22,7 +22,7 @@ from admire.encoders.torch_models import Placement
 from admire.encoders.trainer import Figures, TrainingSet, fine_tune
 from admire.metrics.leakage import SAW, detector_parts
 from admire.senses.classifier import RECORD, Classifier, assemble_model
-from admire.senses.detector import Layers, Use
+from admire.senses.settings import Layers, Use
 from admire.senses.task2a import LABELS, macro_f1
 from admire.tasks.training.settings import ClassifierTraining, paper_fit
 

@@ -20,7 +20,7 @@ from admire.encoders.training_settings import (
     StartEncoder,
     ValidationFiles,
 )
-from admire.senses.detector import Layers, Setting
+from admire.senses.settings import Layers, Setting
 
 
 @settings(frozen=True, kw_only=True)
