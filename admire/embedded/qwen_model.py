@@ -185,7 +185,8 @@ class QwenModel:
         epsilon = self._setting("attention.layer_norm_rms_epsilon")
 
         def vector(name: str) -> str:
-            return constant(name, self._tensors[name].data)
+            tensor = self._tensors[name]
+            return constant(name, tensor.data)
 
         def norm(states: str, name: str) -> str:
             weight = vector(f"{name}.weight")
