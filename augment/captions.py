@@ -238,8 +238,6 @@ class Seq2Seq(LazyModel):
     (Transformers 5 has no pipeline for these.)
     """
 
-    _shares = False
-
     def __init__(self, source: str, prompt: str = ""):
         super().__init__(source, Placement())
         self._prompt, self._source = prompt, resolve_source(source)

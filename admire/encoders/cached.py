@@ -355,7 +355,7 @@ def open_encoder(
     options["trust_remote_code"] = trust_remote_code
     placed = "placement" in plugin.arguments
     if placed or (device, precision) != ("auto", "float32"):
-        from admire.encoders.torch_models import Placement
+        from admire.encoders.torch_models import LazyModel, Placement
 
         options["placement"] = Placement(device, precision)
         if placed and device not in ("auto", "cpu"):
@@ -371,6 +371,8 @@ def open_encoder(
                 raise UserError(message, "encoder")
             options["revision"] = revision or None
     encoder = plugin.open(source, **options)
+    if placed and isinstance(encoder, LazyModel):
+        encoder.share()
     if limits := getattr(encoder, "limits", None):
         log_once(logging.INFO, f"The encoder {name} {limits}.")
     return CachedEncoder(encoder)

@@ -69,6 +69,7 @@ class MClipEncoder(LazyModel):
             raise UserError(f"{self.name}: {missing}. Put one into {own}.")
         image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[width]
         self._images = OpenClipEncoder(image_tower, None, placement)
+        self._images.share()
         folder, revision = self._source.folder, self._source.revision
         version = self._source.identity if folder else f"{source}@{revision}"
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"

@@ -53,13 +53,13 @@ class Placement:
 class LazyModel(ABC):
     """A torch model whose weights are loaded at the first use.
 
-    All models of one identity and placement share them. Derived families have a source and a
+    Models of one identity and placement can share them. Derived families have a source and a
     revision: a repository on the hub, or a folder in their library's format. They raise a UserError
     if the model does not exist, its files do not match, or the hub cannot be reached.
     """
 
     identity: str
-    _shares = True
+    _shares = False
 
     def __init__(self, name: str, placement: Placement):
         self.name = name
@@ -79,6 +79,10 @@ class LazyModel(ABC):
                 key = type(self), self.identity, self._placement
                 self._parts = LOADED.get(key, self._try) if self._shares else self._try()
             return self._parts
+
+    def share(self) -> None:
+        """Share the weights with all models of the same identity and placement that do so."""
+        self._shares = True
 
     def claim(self) -> None:
         """Stop sharing the weights, because they will be changed."""
