@@ -1,4 +1,5 @@
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +30,7 @@ PREDICTIONS = st.builds(
     order=st.lists(NAMED, min_size=2, max_size=6, unique=True).map(tuple),
     sentence_type=st.sampled_from(["idiomatic", "literal", None]),
 )
-WITHOUT_SENTENCES = PREDICTIONS.map(lambda prediction: prediction._replace(sentence=None))
+WITHOUT_SENTENCES = PREDICTIONS.map(lambda prediction: replace(prediction, sentence=None))
 
 
 def write(path: Path, predictions: list[Prediction]) -> None:
@@ -43,7 +44,7 @@ def test_a_submission_comes_back_as_it_was_written(predictions):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission_en.tsv"
         write(path, predictions)
-        numbered = [p._replace(row=row) for row, p in enumerate(predictions, start=1)]
+        numbered = [replace(p, row=row) for row, p in enumerate(predictions, start=1)]
         assert read_submission(path) == numbered
 
 

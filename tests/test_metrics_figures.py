@@ -54,7 +54,7 @@ OWL, BIRD = item("night owl"), item("early bird", sense="literal")
 
 
 def test_figures_say_which_part_of_them_rests_on_ties_at_the_top():
-    untied, tied = predicted(BIRD, WORST), predicted(OWL)._replace(tied_first=True)
+    untied, tied = predicted(BIRD, WORST), replace(predicted(OWL), tied_first=True)
     scored = score_items([OWL, BIRD], [untied, tied], "run")
     table = tied_figures(scored).set_index("metric")
     assert table.loc["top1"].tolist() == [1, 2, 0.5, 0.5]
@@ -90,7 +90,7 @@ def test_predictions_are_joined_by_compound_and_sentence_or_by_the_compound_alon
 def test_of_a_run_a_row_that_two_languages_have_is_joined_within_each():
     gold = [replace(OWL, language="pt-br"), replace(OWL, language="pt-pt")]
     predictions = [
-        predicted(OWL, order)._replace(language=language)
+        replace(predicted(OWL, order), language=language)
         for order, language in ((WORST, "pt-pt"), (BEST, "pt-br"))
     ]
     assert top1(gold, predictions) == [1.0, 0.0]
@@ -146,7 +146,7 @@ def test_subtask_b_has_the_organisers_six_figures():
 
 
 def test_a_runs_predictions_have_their_senses_and_the_first_of_subtask_b_counts():
-    prediction = told("early bird", "c")._replace(order=tuple("abcd"), probability_idiomatic=0.8)
+    prediction = replace(told("early bird", "c"), order=tuple("abcd"), probability_idiomatic=0.8)
     (row,) = score_items(SHOWN[1:2], [prediction], "run").to_dict("records")
     assert (row["predicted_type"], row["probability_idiomatic"]) == ("idiomatic", 0.8)
     assert row["item_accuracy"] == 0  # of c, though a comes first in the order

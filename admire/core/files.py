@@ -47,7 +47,7 @@ def path_inside(folder: str | Path, name: str, *, follow_links: bool) -> str:
         UserError: the path, or a link that may not, leads out, or no file can have this name.
     """
     if follow_links and re.fullmatch(r"\w[\w -]*(\.\w+)?", name):
-        return name  # nearly all names
+        return name  # nearly all names; nothing below would change or refuse them
     if not name.strip() or "\0" in name:
         raise UserError(f"{name!r} cannot be the name of a file.")
     path = os.path.normpath(name)
@@ -304,6 +304,12 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
             raise UserError(f"{path}: the column '{column}' is missing. {cure}.")
 
 
+def check_spelling(where: object, names: tuple[str, ...], columns: tuple[str, ...]) -> None:
+    """Refuse what :func:`misspelt` says of the columns, in a message about ``where``."""
+    if fault := misspelt(names, columns):
+        raise UserError(f"{where}: {fault}")
+
+
 @lru_cache(maxsize=64)
 def misspelt(names: tuple[str, ...], columns: tuple[str, ...]) -> str:
     """Return what is wrong if a column is spelt otherwise, so not read, or appears twice; or "".
@@ -379,7 +385,8 @@ def _from_json(text: str, where: object) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = next(a for k, (a, _) in enumerate(pairs) if a in dict(pairs[k + 1 :]))
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key '{twice}' appears twice")
     return value
 
@@ -396,4 +403,5 @@ def add_table(
     for cell in table.to_numpy().flat:
         if isinstance(cell, str) and ("\r" in cell or ("\n" in cell and separator in cell)):
             quoting = csv.QUOTE_ALL
+            break
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)

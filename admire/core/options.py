@@ -78,12 +78,8 @@ def take_settings(*sources: Any, unset: Container[str] = ()) -> dict[str, Option
                     option = mark.of(name, field)
                     default = None if name in unset else getattr(owner, name, option.default)
                     by_name.setdefault(name, option._replace(default=default))
-    ordered: dict[str, Option] = {}
-    for panel in get_args(Panel):
-        for name, option in by_name.items():
-            if option.panel == panel:
-                ordered[name] = option
-    return ordered
+    panels = get_args(Panel)
+    return dict(sorted(by_name.items(), key=lambda pair: panels.index(pair[1].panel)))
 
 
 def plugin_settings(reserved: Container[str] = ()) -> dict[str, Option]:
@@ -115,11 +111,9 @@ def make(kind: type[SettingsClass], values: Mapping[str, Any] | None) -> Setting
     Raises:
         UserError: a value is invalid, or a required one is missing.
     """
-    own = dict(values or {})
-    for name in own.keys() - kind.__pydantic_fields__.keys():  # type: ignore[attr-defined]
-        del own[name]
+    names: Any = kind.__pydantic_fields__  # type: ignore[attr-defined]
     try:
-        return kind(**own)
+        return kind(**{name: value for name, value in (values or {}).items() if name in names})
     except ValidationError as error:  # from a pydantic model; settings raise their own message
         raise invalid_setting(error) from None
 

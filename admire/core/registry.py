@@ -172,10 +172,9 @@ class Plugin(NamedTuple):
                 options["settings"] = self.settings(**options.get("plugins", {}).get(self.name, {}))
             except ValidationError as error:
                 raise invalid_setting(error, f"{self.name}_") from None
-        for unused in options.keys() - self.arguments:
-            del options[unused]
+        chosen = {name: value for name, value in options.items() if name in self.arguments}
         with self.blamed():
-            instance = self.make(*([source] if source else []), **options)
+            instance = self.make(*([source] if source else []), **chosen)
         if self.ships:
             return instance
         base, *needed = getattr(instance, "plugs_in_as", PROTOCOLS.get(self.kind, ("",)))

@@ -31,6 +31,12 @@ def cache_dir() -> Path:
     return Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
 
 
+def file_sha256(path: Path) -> str:
+    """Return a file's SHA-256."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def open_file(path: Path) -> BufferedReader:
     """Open a file of the user's in binary mode; a UserError if it cannot be read."""
     try:

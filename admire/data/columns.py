@@ -10,7 +10,7 @@ from itertools import chain, product, starmap
 from typing import Any, NamedTuple
 
 from admire.core.errors import UserError
-from admire.core.files import misspelt, plain_name
+from admire.core.files import check_spelling, misspelt, plain_name
 from admire.data.limits import fold
 from admire.data.schema import HUGGING_FACE, CandidateCells, Row
 
@@ -126,8 +126,7 @@ def unread_keys(row: Mapping[str, Any], columns: Columns, where: str) -> Iterato
         for k, cells in enumerate(things if isinstance(things, list) else (), start=1):
             if isinstance(cells, Mapping) and not cells.keys() <= OF_THINGS:
                 place = f"{where}, {key.removesuffix('s')} {k}"
-                if fault := misspelt(tuple(map(str, cells)), OF_CANDIDATE):
-                    raise UserError(f"{place}: {fault}")
+                check_spelling(place, tuple(map(str, cells)), OF_CANDIDATE)
                 for name in map(str, cells.keys() - OF_THINGS):
                     has = "It has 'image', 'caption' or both"
                     yield f"not read: {_meant(name, OF_CANDIDATE, 0.6)}. {has}.", place

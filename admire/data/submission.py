@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, NamedTuple
+from typing import IO, Annotated
 
 import pandas as pd
 from pydantic import BaseModel
 
 from admire.core.errors import UserError
-from admire.core.files import add_table, check_columns, misspelt, numbered_rows, read_table
+from admire.core.files import add_table, check_columns, check_spelling, numbered_rows, read_table
 from admire.core.schema import read_as
 from admire.data.items import SenseLabel
 from admire.data.limits import limited
@@ -22,7 +23,8 @@ COMPLETED = ("compound", "sentence_type", "expected_item")
 """Those of one to Subtask B."""
 
 
-class Prediction(NamedTuple):
+@dataclass(frozen=True)
+class Prediction:
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` completes the sequence in Subtask B, where there are no orders. A row of V-WSD
@@ -39,9 +41,9 @@ class Prediction(NamedTuple):
     probability_idiomatic: float | None = None
     unsure: bool = False
     language: str | None = None
-    row: int | None = None
-    tied_first: bool = False
-    written: tuple[str, ...] = ()
+    row: int | None = field(default=None, compare=False)
+    tied_first: bool = field(default=False, compare=False)
+    written: tuple[str, ...] = field(default=(), compare=False)
 
 
 class _Row(BaseModel):
@@ -107,8 +109,7 @@ def read_submission(path: str | Path) -> list[Prediction]:
             for number, line in text_lines(path)
         ]
     table = read_table(path, ("compound",))
-    if fault := misspelt(tuple(map(str, table)), tuple(_Row.model_fields)):
-        raise UserError(f"{path}: {fault}")
+    check_spelling(path, tuple(map(str, table)), tuple(_Row.model_fields))
     completes = "expected_item" in table and "expected_order" not in table
     check_columns(path, table, () if completes else ("expected_order",))
     predictions = []

@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,11 +157,11 @@ def read_contexts(
     if not neutral:
         return places
     ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
-    order = [*map(dict(zip(neutral_items, count(), strict=False)).__getitem__, keys)]
     subtracted = []
     for place in places:
         own, *groups = np.split(place, ends)
-        subtracted.append(own - np.array([group.mean(axis=0) for group in groups])[order])
+        means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
+        subtracted.append(own - np.array([means[key] for key in keys]))
     return subtracted
 
 
@@ -173,7 +173,7 @@ def _in_prompt(item: Item, prompts: Prompts, start: int, end: int) -> list[Query
     quote = repeated + len(item.phrase)
     sentence, in_sentence = (before, before + len(item.sentence)), (before + start, before + end)
     spans = in_sentence, sentence, (repeated, quote), (quote, quote + 1)
-    return [*map(partial(Query, text[: quote + 1], None), spans)]
+    return [Query(text[: quote + 1], span=span) for span in spans]
 
 
 class _File(BaseModel):

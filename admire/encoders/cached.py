@@ -78,12 +78,9 @@ class CachedEncoder:
 
     def text_windows(self, texts: Sequence[str], *, role: Role) -> Windows:
         """Encode texts window by window."""
-        rows: list[list[str]] = []
-        for text in texts:
-            parts = self._windows(text) if self.long_texts == "parts" else []
-            rows.append([text[part].strip() for part in parts] or [text])
+        rows = [[text[part].strip() for part in self._read(text)] or [text] for text in texts]
         windows = list(chain.from_iterable(rows))
-        keys = [*map(partial(self._key, role), map(str.encode, windows))]
+        keys = [self._key(role, window.encode()) for window in windows]
         encode = partial(self.encoder.encode_texts, role=role)
         return Windows.of(
             self._through_cache(windows, keys, encode, "texts", length=len), map(len, rows)
@@ -97,7 +94,7 @@ class CachedEncoder:
         rows = []
         for query in queries:
             row, text = [query], query.text
-            parts = self._windows(text, query.prompt or "") if self.long_texts == "parts" else []
+            parts = self._read(text, query.prompt or "")
             if query.span is None and parts:
                 row = [query._replace(text=text[part].strip()) for part in parts]
             elif query.span and parts:
@@ -108,12 +105,15 @@ class CachedEncoder:
                 row = [query._replace(text=text[part], span=span)]
             rows.append(row)
         windows = list(chain.from_iterable(rows))
-        contents = map(str.encode, map(repr, map(tuple, windows)))
-        keys = [*map(partial(self._key, "asked"), contents)]
+        keys = [self._key("asked", repr(tuple(window)).encode()) for window in windows]
         encode, length = self.encoder.encode_queries, lambda query: len(query.text)
         return Windows.of(
             self._through_cache(windows, keys, encode, "queries", length=length), map(len, rows)
         )
+
+    def _read(self, text: str, prompt: str = "") -> list[slice]:
+        """Return the windows in which a text is read; none if it is read as it is."""
+        return self._windows(text, prompt) if self.long_texts == "parts" else []
 
     def _windows(self, text: str, prompt: str = "") -> list[slice]:
         """Return the windows of a text that is longer than the encoder reads; none if it is not.
@@ -188,7 +188,7 @@ class CachedEncoder:
         that is damaged, of another length than 1 or of another width, is computed again.
         """
         vectors: dict[str, Any] = {key: _undamaged(self._cache.get(key)) for key in keys}
-        if len(set(map(len, filter(None, vectors.values())))) > 1:
+        if len({len(vector) for vector in vectors.values() if vector}) > 1:
             vectors = dict.fromkeys(vectors)
         pairs = zip(keys, inputs, strict=True)
         uncached = {key: content for key, content in pairs if vectors[key] is None}
@@ -198,8 +198,7 @@ class CachedEncoder:
         prepared = zip(missing, prepare(missing.values()), strict=True)
         waiting = iter(show_progress(prepared, message, len(missing)))
         while part := dict(islice(waiting, self.batch)):
-            inputs_of_part = [*map(missing.__getitem__, part)]
-            unit = self._encode(encode, [*part.values()], inputs_of_part, kind)
+            unit = self._encode(encode, [*part.values()], [missing[key] for key in part], kind)
             new = {key: vector.tobytes() for key, vector in zip(part, unit, strict=True)}
             self._cache.put_all(new, self.name)
             vectors |= new
@@ -208,7 +207,7 @@ class CachedEncoder:
             return np.zeros((0, 0), dtype="<f4")
         if len(set(map(len, vectors.values()))) > 1:
             raise self._error(f"returned vectors of different widths for {kind}")
-        return np.stack([*map(partial(np.frombuffer, dtype="<f4"), map(vectors.get, keys))])
+        return np.stack([np.frombuffer(vectors[key], dtype="<f4") for key in keys])
 
     def _encode(
         self,

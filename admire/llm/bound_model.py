@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from admire.core import registry
-from admire.core.cache import open_cache
+from admire.core.cache import Cache
 from admire.core.errors import pip_install
 from admire.core.schema import adapter
 from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
@@ -64,38 +64,6 @@ def account_row(entry: Entry) -> dict[str, Any]:
     return row
 
 
-class Replies:
-    """The replies in the cache directory; ``fresh`` ignores and overwrites those of before."""
-
-    def __init__(self, *, fresh: bool = False):
-        self.cache = open_cache(REPLIES)
-        # Dates do not show which replies are new, because clocks may be set back.
-        self._fresh: set[str] | None = set() if fresh else None
-
-    def get(self, key: str) -> Reply | None:
-        """Return the cached reply to a question with this key; None without, or if damaged."""
-        if self._fresh is not None and key not in self._fresh:
-            return None
-        try:
-            record = (self.cache.get(key) or b"").removeprefix(RECORD)
-            reply: Reply = adapter(Reply).validate_json(record)
-            return replace(reply, cached=True)
-        except ValidationError:
-            return None
-
-    def put(self, key: str, reply: Reply, model: str) -> Reply:
-        """Cache a model's reply, if it has text, and return it as stored."""
-        # Half an emoji cannot be encoded in a file.
-        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
-        if reply.text.strip():
-            record = asdict(reply)
-            del record["cached"]
-            self.cache.put(key, RECORD + json.dumps(record).encode(), model)
-            if self._fresh is not None:
-                self._fresh.add(key)
-        return reply
-
-
 class BoundModel(Capabilities):
     """A chat model with the cache and the account of a session; :func:`converse` asks it.
 
@@ -112,23 +80,24 @@ class BoundModel(Capabilities):
 
     imagines = False
 
-    def __init__(self, model: ChatModel, account: Any = None, replies: Replies | None = None):
+    def __init__(self, model: ChatModel, account: Any = None):
         self.unbound, self.account = model, account
         self.name, self.identity = model.name, model.identity
         for name in Capabilities.__annotations__:
             setattr(self, name, getattr(model, name, getattr(Capabilities, name)))
-        self._replies = replies if self.identity != self.name else None
+        is_known = account is not None and self.identity != self.name
+        self._replies: Cache | None = account.replies if is_known else None
         self.cuts: bool | None = None
         self.sees = False
 
     def answer(self, question: Question) -> Reply:
         """Ask the model, and cache the reply; a plug-in is blamed for its errors."""
-        if not self._replies:
+        if self._replies is None:
             return self._ask(question)
         with _GUARD:
             lock = _LOCKS.setdefault(key := self.key(question), threading.Lock())
         with lock:
-            return self.cached(key) or self._replies.put(key, self._ask(question), self.name)
+            return self.cached(key) or self._keep(key, self._ask(question))
 
     def _ask(self, question: Question) -> Reply:
         with registry.blamed(self.unbound):
@@ -143,8 +112,21 @@ class BoundModel(Capabilities):
         with registry.blamed(self.unbound):
             replies = self.unbound.ask_together(questions)
             for question, reply in zip(questions, replies, strict=True):
-                key = self.key(question)
-                yield self._replies.put(key, reply, self.name) if self._replies else reply
+                yield self._keep(self.key(question), reply)
+
+    def _keep(self, key: str, reply: Reply) -> Reply:
+        """Cache a reply with this key, if it has text, and return it as stored."""
+        if self._replies is None:
+            return reply
+        # Half an emoji cannot be encoded in a file.
+        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
+        if reply.text.strip():
+            record = asdict(reply)
+            del record["cached"]
+            self._replies.put(key, RECORD + json.dumps(record).encode(), self.name)
+            if self.account.renewed is not None:
+                self.account.renewed.add(key)
+        return reply
 
     def record(self, question: Question, reply: Reply, *, cut: bool, again: bool) -> None:
         """Add a reply to the session's account; ``cut`` says whether its question was cut off, and
@@ -212,11 +194,19 @@ class BoundModel(Capabilities):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def cached(self, key: str) -> Reply | None:
-        """Return the cached reply to a question with this key; None if there is none."""
-        return self._replies.get(key) if self._replies else None
+        """Return the cached reply to a question with this key; None without, or if damaged."""
+        renewed = self.account.renewed if self.account else None
+        if self._replies is None or (renewed is not None and key not in renewed):
+            return None
+        try:
+            record = (self._replies.get(key) or b"").removeprefix(RECORD)
+            reply: Reply = adapter(Reply).validate_json(record)
+            return replace(reply, cached=True)
+        except ValidationError:
+            return None
 
     def evict(self, *questions: Question) -> None:
         """Remove the replies to questions from the cache."""
-        if self._replies:
+        if self._replies is not None:
             for question in questions:
-                self._replies.cache.drop(self.key(question))
+                self._replies.drop(self.key(question))

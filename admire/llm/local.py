@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from admire.core.errors import UserError
 from admire.core.registry import register
+from admire.core.storage import file_sha256
 from admire.llm.chat import SEEING, ChatModel, Question, Reply, ServerError
 from admire.llm.llama_server import SERVERS, LlamaServer, shares_prefix
-from admire.llm.weights import EMBEDDED_SHA256, embedded_status, embedded_weights, file_sha256
+from admire.llm.weights import EMBEDDED_SHA256, embedded_status, embedded_weights
 
 if TYPE_CHECKING:
     from admire.llm.openai import OpenAIChat

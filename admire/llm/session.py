@@ -10,8 +10,9 @@ from math import inf
 from typing import Any
 
 from admire.core import registry
+from admire.core.cache import open_cache
 from admire.core.errors import UserError
-from admire.llm.bound_model import BoundModel, Entry, Replies
+from admire.llm.bound_model import REPLIES, BoundModel, Entry
 from admire.llm.chat import ChatModel, Usage, inner
 
 log = logging.getLogger("admire")
@@ -36,6 +37,7 @@ class Session:
     Attributes:
         imagines: whether its models make up replies, see :class:`admire.pipeline.forecast.DryRun`.
         seconds: how long conversations took, by purpose.
+        renewed: the keys of the new replies, if those cached before are ignored; else None.
     """
 
     imagines = False
@@ -54,7 +56,9 @@ class Session:
         self.budget = inf if budget is None else budget
         self.prices = price
         self.most_requests = most_requests or inf
-        self.replies = Replies(fresh=fresh)
+        self.replies = open_cache(REPLIES)
+        # Dates do not show which replies are new, because clocks may be set back.
+        self.renewed: set[str] | None = set() if fresh else None
         self.plugins = plugins or {}
         self.seconds: dict[str, float] = {}
         self._options = {"timeout": timeout, "parallel": parallel}
@@ -112,7 +116,7 @@ class Session:
     def bind(self, model: ChatModel) -> BoundModel:
         """Return the same model, to be asked through this session; its price must be known if
         there is a budget."""
-        bound = BoundModel(inner(model), self, self.replies)
+        bound = BoundModel(inner(model), self)
         if self.budget < inf and bound.price(Usage()) is None:
             unknown = f"The price of {bound.name} is unknown ({bound.why_unknown})"
             raise UserError(f"{unknown}. Give it, or omit the budget.", "price", "budget")

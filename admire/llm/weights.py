@@ -9,7 +9,7 @@ from pathlib import Path
 
 from admire.core.errors import UserError, pip_install
 from admire.core.progress import show_progress
-from admire.core.storage import cache_dir, only_writer, open_file, write_whole
+from admire.core.storage import cache_dir, file_sha256, only_writer, write_whole
 
 EMBEDDED_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
@@ -20,12 +20,6 @@ PIECE = 1 << 20
 """Bytes that are copied at a time. Copying whole parts took three times as long."""
 PATIENCE = 600.0
 """Seconds to wait while another command writes a model's file."""
-
-
-def file_sha256(path: Path) -> str:
-    """Return a file's SHA-256."""
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def embedded_status() -> str:

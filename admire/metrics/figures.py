@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,7 +84,7 @@ def summarise(
 def item_metrics(scored: pd.DataFrame) -> list[str]:
     """Return the columns of scored items that are figures, the default metrics first."""
     ordered = dict.fromkeys((*metrics.DEFAULT, *names("metric")))
-    return [*filter(scored.columns.__contains__, ordered)]
+    return [metric for metric in ordered if metric in scored]
 
 
 def summarise_languages(
@@ -184,7 +183,7 @@ def wide_figures(
         signed: whether figures have a plus.
     """
     ends = figures[["mean", "low", "high"]].to_numpy(float)
-    texts = figures.assign(text=[*map(partial(figure_text, signed=signed), *ends.T)])
+    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
     return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)
 
 

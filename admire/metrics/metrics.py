@@ -127,16 +127,21 @@ def open_metrics(names: Iterable[str] = ()) -> dict[str, Figure]:
     """
     figures: dict[str, Figure] = {}
     for name in dict.fromkeys((*DEFAULT, *names)):
-        figures[name] = partial(_figure, find("metric", name))
+        plugin = find("metric", name)
+        figures[name] = partial(_figure, plugin, "sense" in plugin.arguments)
     return figures
 
 
 def _figure(
-    plugin: Plugin, order: Sequence[str], item: Item, sense: SenseLabel | None, where: str
+    plugin: Plugin,
+    takes_sense: bool,
+    order: Sequence[str],
+    item: Item,
+    sense: SenseLabel | None,
+    where: str,
 ) -> float | None:
-    senses = (sense,) if "sense" in plugin.arguments else ()
     try:  # a context manager costs more than a figure
-        value = plugin.make(order, item, *senses)
+        value = plugin.make(order, item, sense) if takes_sense else plugin.make(order, item)
         if value is None:
             return None
         number = float(value) if isinstance(value, float | Real | np.bool_) else math.nan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -170,7 +169,7 @@ class ChatStage:
             encoder: compares captions of sequences with the method ``detector`` (default: ``e5``).
         """
         entries = {item: look_up_item(self.dictionaries, item) for item in items}
-        uses = list(filter(attrgetter("has_sense"), items))
+        uses = [item for item in items if item.has_sense]
         senses: dict[str, dict[Item, Sense]] = {"vote": {}, "ranker": {}}
         for speaker in self.speakers:
             check_recorded(speaker, items)
@@ -197,7 +196,7 @@ class ChatStage:
             first = yield from speaker.decider.talk(item, None)
             sense = first.sense
         reading = yield from interpret(item, model, self.how, sense, entries, recorded)
-        judgements: list[Judgement] = []
+        judgements, gloss = list[Judgement](), None
         for ranker in speaker.rankers:
             if ranker is speaker.decider and first:
                 judgement = first
@@ -206,7 +205,7 @@ class ChatStage:
             else:
                 judgement = yield from ranker.talk(item, reading)
             judgements.append(replace(judgement, llm=model.name))
-        gloss = next(filter(None, map(attrgetter("meaning"), judgements)), None)
+            gloss = gloss or judgement.meaning
         if gloss and not (reading.idiomatic or reading.literal):  # it is in the answers alone
             meant = "idiomatic" if reading.sense.label == "idiomatic" else "literal"
             definition: dict[str, Any] = {meant: Meaning((gloss,))}

@@ -91,7 +91,7 @@ class DryRun(Session):
 
     def bind(self, model: ChatModel) -> BoundModel:
         """Return the same model, to be asked in the dry run."""
-        return _Imagining(inner(model), self, self.replies)
+        return _Imagining(inner(model), self)
 
     def forecasts(self) -> list[Forecast]:
         """Return the forecast of each stage and model, in the order of the first questions."""

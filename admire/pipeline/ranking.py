@@ -246,10 +246,10 @@ def agreed_sense(interpretations: Sequence[Interpretation]) -> SenseLabel | None
 
     If one was decided without votes, the mean of their probabilities decides; None without any.
     """
-    senses = [reading.sense for reading in interpretations]
-    labels: set[SenseLabel | None] = set(map(attrgetter("label"), senses))
+    labels = {reading.sense.label for reading in interpretations}
     if len(labels) == 1:
         return labels.pop()
+    senses = [reading.sense for reading in interpretations]
     if any(sense.by for sense in senses):
         return likelier(mean_probability(senses) or 0.0, "detector").label
     return majority(sum(s.idiomatic for s in senses), sum(s.literal for s in senses))

@@ -141,7 +141,9 @@ def summarise_languages(
             "items": tally["items"],
             "share_idiomatic": round(tally["idiomatic"] / sense, 4) if sense else None,
             "confidence": round(tally["confidence"] / sure, 4) if sure else None,
-            **{name: tally[name] for name in MISSING},
+            "unsure": tally["unsure"],
+            "without_meaning": tally["without_meaning"],
+            "compound_not_found": tally["compound_not_found"],
             "detector_trained": trained.get(language),
         }
         summary.append(row)

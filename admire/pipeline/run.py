@@ -346,9 +346,9 @@ class RankingPipeline:
 def _training_digests(heads: Sequence[Any], detector: Detector | None) -> Mapping[str, Digests]:
     """Return what the heads and the detector of a run saw in training, by kind."""
     by_kind: dict[str, dict[str, Any]] = {}
-    for kind, model in [*product(["head"], heads), ("detector", detector)]:
+    for model in (*heads, detector):
         if model and (digests := training_digests(model)) is not None:
-            own = by_kind.setdefault(kind, {})
+            own = by_kind.setdefault("detector" if model is detector else "head", {})
             for of, listed in digests.items():
                 own[of] = [*own.get(of, ()), *listed]
     return by_kind
@@ -392,7 +392,7 @@ def _rank_item(
     evidence, readings = [*together], list[Interpretation]()
     for reading, judgements in alone:
         readings.append(reading)
-        evidence += product([reading], judgements)
+        evidence += [(reading, judgement) for judgement in judgements]
     every = [judgement for _, judgement in evidence]
     points, fused = _fuse(every)
     leads = [judgement.leads for judgement in every if judgement.leads is not None]

@@ -130,7 +130,7 @@ def _rank_by_workers(
 
     first = list(islice(items(), ranking.BLOCK))
     for encoder in run.encoders:
-        if encoder.tracks.keys() - encoder.noise.keys():
+        if encoder.unmeasured:
             encoder.encode([item for item in first if encoder in that_compare(run.encoders, item)])
     noise, models = [encoder.noise for encoder in run.encoders], run.record["models"]
     shared = summary, resolved, models, noise, workers.count, run.skips_bad

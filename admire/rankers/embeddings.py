@@ -41,7 +41,7 @@ class Embeddings(ComparingRanker):
         """Return a judgement by each encoder; see :class:`ComparingRanker`."""
         judged: list[tuple[Judgement, ...]] = [()] * len(items)
         queries = list(map(self._query, items, readings))
-        compared_by = list(map(partial(that_compare, self.encoders), items))
+        compared_by = [that_compare(self.encoders, item) for item in items]
         for encoder in self.encoders:
             places = [k for k, by in enumerate(compared_by) if encoder in by]
             viewed = cache(partial(share_a_view, encoders=encoder.tracks))  # warns once

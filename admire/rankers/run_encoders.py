@@ -69,12 +69,17 @@ class RunEncoder:
         knows = (encoder.knows(item.language) for encoder in self.tracks.values())
         return all(knows) and not shares_no_view(item, self.tracks)
 
+    @property
+    def unmeasured(self) -> set[str]:
+        """The tracks whose noise is not known yet."""
+        return self.tracks.keys() - self.noise.keys()
+
     def encode(self, items: Sequence[Item], texts: Iterable[str] = ()) -> Encoded:
         """Encode queries' texts, and each image or caption, also those of sequences.
 
         Noise that is not known is measured: compounds are compared with other items' candidates.
         """
-        unmeasured = self.tracks.keys() - self.noise.keys()
+        unmeasured = self.unmeasured
         phrases = map(attrgetter("phrase"), items if unmeasured else ())
         texts = list(dict.fromkeys([*texts, *phrases]))
         read: dict[str, Windows] = {}

@@ -126,10 +126,10 @@ def describe(
         hint: dictionary glosses of that sense, which the model may repeat. Not for a ``gloss``.
         gloss_tokens: the most tokens of a ``gloss``.
     """
-    repeats = kind != "literal" and item.has_sense
-    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     stand_in = tuple(hint)[:DEFINITIONS] if item.has_sense else ()
     template = kind if item.has_sense else "word"
+    repeats = kind == "gloss" or template == "idiomatic"
+    own = (yield from translate_words(item, prompts, seed=seed)) if repeats else ()
     first = Question(
         prompts.about(item, template, hint=hint),
         max_tokens=gloss_tokens if kind == "gloss" else MEANING_TOKENS,

@@ -4,13 +4,14 @@ captions and the compound (AdMIRe's Subtask B)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.data.compounds import find_compound, replace_compound
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 from admire.encoders import TextEncoder, open_encoder
 from admire.senses.dictionaries import Entries
@@ -44,8 +45,9 @@ def add_evidence(
     differences = likeness([*comparable.values()], entries, open_encoder("e5"))
     for k, gain in zip(comparable, 0.5 * (differences - OFFSET) / DEVIATION, strict=True):
         p = np.clip(senses[k].probability_idiomatic, 1e-9, 1 - 1e-9)
-        probability = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain)))
-        moved[k] = likelier(probability, senses[k].by or "detector")
+        probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
+        label: SenseLabel = "idiomatic" if probability > 0.5 else "literal"
+        moved[k] = replace(senses[k], probability_idiomatic=probability, label=label)
     return moved
 
 

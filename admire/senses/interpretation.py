@@ -158,7 +158,7 @@ def detect(
         with registry.blamed(detector):
             decided = detector.classify(uses)
         senses |= zip(others, registry.checked(detector, decided, Sense, len(uses)), strict=True)
-    adjusted = add_evidence(items, [*map(senses.__getitem__, items)], entries)
+    adjusted = add_evidence(items, [senses[item] for item in items], entries)
     return dict(zip(items, adjusted, strict=True))
 
 

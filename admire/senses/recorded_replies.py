@@ -11,14 +11,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from admire.core.errors import UserError
-from admire.core.files import TABLES, json_rows, misspelt, numbered_rows, read_table
+from admire.core.files import TABLES, check_spelling, json_rows, numbered_rows, read_table
 from admire.core.registry import register
 from admire.core.schema import read_as
-from admire.core.storage import suffix_of
+from admire.core.storage import file_sha256, suffix_of
 from admire.data.items import Item, SenseLabel
 from admire.data.limits import limited
 from admire.data.schema import Definition, SenseCell, parse_order
-from admire.llm.weights import file_sha256
 from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, clean_gloss
 from admire.senses.recording import Known, Recording, describe_uses
 from admire.senses.sense import Sense, likelier, majority
@@ -106,8 +105,9 @@ def open_recording(file: str) -> Recorded:
 def open_replies(path: Path) -> Recorded:
     """Read recorded replies from a table or a JSONL file.
 
-    Any column of :class:`_Row` but ``compound`` may be empty or absent. A row with a sentence is
-    about that item: its sense or votes; ``order``, the candidates' names from best to worst; and
+    The columns are ``compound``, ``sentence``, ``sense``, ``meaning``, ``scene`` and
+    :data:`ITEM_COLUMNS`; any but the first may be empty or absent. A row with a sentence is about
+    that item: its sense or votes; ``order``, the candidates' names from best to worst; and
     ``meaning`` and ``scene`` in that sense. A row without a sentence has the latter for the
     compound anywhere. Of several rows, two definitions and the first scene are used.
     """
@@ -119,8 +119,7 @@ def open_replies(path: Path) -> Recorded:
     replies: defaultdict[Key, RecordedReply] = defaultdict(RecordedReply)
     stated: defaultdict[Key, _Stated] = defaultdict(dict)
     for number, cells in rows:
-        if fault := misspelt(tuple(cells), tuple(_Row.model_fields)):
-            raise UserError(f"{path}, row {number}: {fault}")
+        check_spelling(f"{path}, row {number}", tuple(cells), tuple(_Row.model_fields))
         filled = {k: cell for k, cell in cells.items() if cell is not None and f"{cell}".strip()}
         row = read_as(_Row, filled, f"{path}, row {number}")
         key = key_of(row.compound, row.sentence)

@@ -152,10 +152,7 @@ def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print the costs of chat models to stderr if a paid server was asked; see run.json."""
     from admire.llm.bound_model import UNKNOWN
 
-    for row in account:
-        if row["calls"] > row["from_cache"] and row["price_usd"]:
-            break
-    else:
+    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
     rows = []
     for row in account:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, product, repeat
+from itertools import chain, combinations, product
 from operator import attrgetter
 from typing import Protocol
 
@@ -123,11 +123,12 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
     others, last = _forms(words[:-1], language), _forms(words[-1:], language)
     distinct = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [_forms(_words(entry.gloss), language) for entry in distinct]
+    all_last = all(gloss & last for gloss in glosses)
     concrete = [CONCRETE_TAGS & set(entry.tags) for entry in distinct]
     idiomatic: list[Entry] = []
     literal: list[Entry] = []
     for entry, gloss, things in zip(distinct, glosses, concrete, strict=True):
-        names_it = gloss & last and (gloss & others or not all(map(last.intersection, glosses)))
+        names_it = gloss & last and (gloss & others or not all_last)
         tags, fits = set(entry.tags), names_it or (things and not all(concrete))
         is_literal = LITERAL_TAGS & tags or (fits and not IDIOMATIC_TAGS & tags)
         (literal if is_literal else idiomatic).append(entry)
@@ -136,7 +137,7 @@ def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> E
 
 def _forms(words: list[str], language: str) -> set[str]:
     """Return the words with their lemmas."""
-    return {*words, *chain.from_iterable(map(_lemmas, words, repeat(language)))}
+    return {form for word in words for form in (word, *_lemmas(word, language))}
 
 
 def key_of(expression: str) -> str:
@@ -162,8 +163,8 @@ def spellings(expression: str, language: str) -> Iterator[str]:
     for variant in variants:  # unchanged, then with one word changed, the last first, then two
         lemmas = [_lemmas(word, language) for word in variant]
         able = [place for place in reversed(range(len(variant))) if lemmas[place]]
-        for places in chain.from_iterable(map(combinations, repeat(able), range(3))):
-            for chosen in product(*map(lemmas.__getitem__, places)):
+        for places in chain.from_iterable(combinations(able, count) for count in range(3)):
+            for chosen in product(*(lemmas[place] for place in places)):
                 changed = variant.copy()
                 for place, lemma in zip(places, chosen, strict=True):
                     changed[place] = lemma

@@ -20,9 +20,15 @@ from admire.core.errors import UserError
 from admire.core.files import numbered_rows, read_table
 from admire.core.progress import show_progress
 from admire.core.schema import Text, read_as
-from admire.core.storage import cache_dir, only_writer, open_file, partial_of, unwritable
+from admire.core.storage import (
+    cache_dir,
+    file_sha256,
+    only_writer,
+    open_file,
+    partial_of,
+    unwritable,
+)
 from admire.data.limits import LIMITS, limited, without_invalid
-from admire.llm.weights import file_sha256
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense_table import LanguageTag
 

@@ -47,12 +47,10 @@ class RankedQuery:
     """A query and the ten best documents for it, best first: a row of ``texts.jsonl``."""
 
     query: Passage
-    relevant: int
-    """How many documents of the index are relevant."""
+    relevant: int  #: how many documents of the index are relevant
     figures: dict[str, float] | None
     """``r_precision`` and ``ndcg``; None if no document is relevant."""
-    reading: QueryReading | None
-    """None if no chat model was asked."""
+    reading: QueryReading | None  #: None if no chat model was asked
     documents: tuple[RankedDocument, ...]
 
 

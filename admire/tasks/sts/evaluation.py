@@ -50,8 +50,7 @@ class MeasuredPairs:
 
     similarities: Similarities
     """Of each pair and each reference. Pairs without a rating are missing."""
-    correlations: pd.DataFrame
-    """Spearman's with 95 % intervals, see :func:`correlate`."""
+    correlations: pd.DataFrame  #: Spearman's with 95 % intervals, see :func:`correlate`
 
 
 def measure_similarity(

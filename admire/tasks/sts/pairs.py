@@ -32,8 +32,7 @@ class Pair:
     """In [0, 1]; None if it is not known, or the pair has a reference."""
     reference: tuple[str, str] | None = None
     """Two sentences. The model should give this pair the similarity that it gives them."""
-    mwe: str | None = None
-    """The expression that ``first`` uses; None for pairs of plain STS."""
+    mwe: str | None = None  #: the expression that ``first`` uses; None for pairs of plain STS
 
     @property
     def gold(self) -> bool:
@@ -46,8 +45,7 @@ class Group:
     """A sentence with its paraphrases, and the expression that it uses, if any."""
 
     sentence: str
-    correct: tuple[str, ...]
-    """Paraphrases that mean the same."""
+    correct: tuple[str, ...]  #: paraphrases that mean the same
     incorrect: tuple[str, ...]
     """Paraphrases that replace the expression by words with another meaning."""
     language: str

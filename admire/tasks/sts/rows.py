@@ -29,11 +29,9 @@ class TrainingData:
 
     groups: Sequence[Group]
     """Sentences with paraphrases; empty for objectives that learn from pairs."""
-    pairs: Sequence[Pair]
-    """With similarities. Objectives that learn from groups mix them in."""
+    pairs: Sequence[Pair]  #: with similarities. Objectives that learn from groups mix them in
     validation: Sequence[Pair]
-    mwes: Sequence[str] = ()
-    """Expressions to make tokens of besides those of groups and pairs."""
+    mwes: Sequence[str] = ()  #: expressions to make tokens of besides those of groups and pairs
 
 
 def read_training_data(

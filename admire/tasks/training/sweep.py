@@ -148,7 +148,7 @@ def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
         names, own = item.names, row[: len(item.names)]
         order = rank_names(names, own)
         ranked = Prediction(item.compound, item.sentence, order, item.sentence_type)
-        predictions.append(ranked._replace(tied_first=order[0] in tied_names(names, own)))
+        predictions.append(replace(ranked, tied_first=order[0] in tied_names(names, own)))
     return predictions
 
 
