@@ -46,7 +46,7 @@ def owl(k: int) -> Item:
 def rescored(folder: Path, scoring: Scoring) -> list[tuple[str, ...]]:
     """Each item's order in a run folder under a scoring."""
     parts, noise = read_cosines(folder)[1], read_record(folder)["noise"]
-    return [order for (order,) in rescore_all(parts, [scoring], noise)]
+    return [order for ((order, _),) in rescore_all(parts, [scoring], noise)]
 
 
 @pytest.fixture
@@ -314,9 +314,12 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
         fused = fuse(two_runs, weights=weights, method=method)
         assert fused.items_frame()["top1"].tolist() == [1] * 5
         assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
-        equal = fuse(two_runs, method=method).items_frame()["top1"]
-        assert equal.mean() < 1
-        assert before["top1"].tolist() == equal.tolist()
+        equal = fuse(two_runs, method=method)
+        assert equal.items_frame()["top1"].mean() < 1
+        assert before["top1"].tolist() == equal.items_frame()["top1"].tolist()
+        ties = [ranking.prediction.tied_first for ranking in equal.rankings]
+        assert before["tied_first"].tolist() == ties
+        assert any(ties)
 
 
 def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):

@@ -17,6 +17,7 @@ from admire.data.submission import Prediction
 from admire.encoders.training_settings import HeadTraining
 from admire.tasks.training import SweepAxes, Triplets, sweep_heads
 from admire.tasks.training.sweep import compare_heads, cross_validate_heads, head_grid
+from admire.tasks.training.triplets import split_compounds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -54,6 +55,17 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(data, tmp_path):
         row["outcome"]["validation_loss"] = 123.0
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert set(sweep_heads(data, settings, out, processes=1)["validation_loss"]) == {123.0}
+
+
+def test_a_sweep_warns_of_candidates_that_no_head_can_tell_apart(tmp_path, caplog):
+    data = made(compounds=12, each=1, modalities=1)
+    _, _, (first, *_, last) = split_compounds(data.compounds, SMALL.seed)
+    data.documents[first], data.present[first] = data.documents[first, :1], True
+    data.documents[last, 1:], data.present[last] = data.documents[last, 1:2], True
+    data.positive[last] = 0  # only others are alike
+    sweep_heads(data, [SMALL], tmp_path / "sweep.jsonl", processes=1)
+    assert "1 of 2 test samples have a candidate with the same content as the best" in caplog.text
+    assert "rest 0.500 of each top-1" in caplog.text
 
 
 @pytest.mark.ci

@@ -17,7 +17,7 @@ from admire.data.items import Item
 from admire.metrics import metrics
 from admire.pipeline.fusion import read_same
 from admire.pipeline.run_folder import read_cosines, read_record, read_rows
-from admire.rankers.scorer import Scores, comparable, compared, query_weights, rank_names, score
+from admire.rankers.scorer import Scores, comparable, compared, query_weights, rank_and_tie, score
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
 
@@ -39,9 +39,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Sc
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     noise = read_record(folder).get("noise", {})
     table, best = cross_validate(items, rescore_all(parts, tried, noise), seed=seed)
-    own = ((row.order, row.prediction.tied_first) for row in read_rows(folder))
-    orders, ties = zip(*own, strict=True)
-    return _figures(items, orders).assign(tied_first=ties), table, tried[best]
+    own = [(row.order, row.prediction.tied_first) for row in read_rows(folder)]
+    return _figures(items, own), table, tried[best]
 
 
 def tune_weights(
@@ -57,20 +56,24 @@ def tune_weights(
             raise UserError(f"{folders[0]}: item {number} ('{item.compound}') has no gold order.")
         items.append(item)
         fused = shares @ np.array([comparable(ranking.scores, method) for ranking in rankings])
-        orders.append([rank_names(item.names, scores) for scores in fused])
+        orders.append([rank_and_tie(item.names, scores) for scores in fused])
     table, best = cross_validate(items, orders, seed=seed)
     return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
 
 
-def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
+_Order = tuple[tuple[str, ...], bool]
+"""An item's candidates, best first, and whether the first is tied."""
+
+
+def _figures(items: Sequence[Item], orders: Sequence[_Order]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
     opened = metrics.open_metrics()
     texts = ("compound", "sentence", "sentence_type")
     columns: dict[str, list[Any]] = {name: [getattr(i, name) for i in items] for name in texts}
     for name in METRICS:
         pairs = zip(orders, items, strict=True)
-        columns[name] = [opened[name](order, item, None, item.compound) for order, item in pairs]
-    return pd.DataFrame(columns)
+        columns[name] = [opened[name](order, i, None, i.compound) for (order, _), i in pairs]
+    return pd.DataFrame(columns | {"tied_first": [tied for _, tied in orders]})
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -130,7 +133,7 @@ def rescore_all(
     parts: Sequence[pd.DataFrame],
     scorings: Sequence[Scoring],
     noise: Mapping[str, Mapping[str, float]] | None = None,
-) -> list[list[tuple[str, ...]]]:
+) -> list[list[_Order]]:
     """Return each item's order under each of several scorings, from its rows of scores.csv."""
     by_encoder = dict(noise or {})
     by_encoder[""] = next(iter(by_encoder.values()), {})  # one encoder has no column
@@ -164,7 +167,7 @@ def _order(
     models: Sequence[_Recorded],
     scoring: Scoring,
     noise: Mapping[str, Mapping[str, float]],
-) -> tuple[str, ...]:
+) -> _Order:
     apart = len({encoder for encoder, *_ in models}) > 1 and scoring.standardise != "noise"
     rows = []
     for encoder, sense, roles, cosines in models:
@@ -174,12 +177,12 @@ def _order(
         rows.append(comparable(row) if apart else row)
     masks = [compared(cosines) for *_, cosines in models]
     last = [name for name, *by in zip(names, *masks, strict=True) if not any(by)]
-    return rank_names(names, np.mean(rows, axis=0), last)
+    return rank_and_tie(names, np.mean(rows, axis=0), last)
 
 
 def cross_validate(
     items: Sequence[Item],
-    orders: Sequence[Sequence[tuple[str, ...]]],
+    orders: Sequence[Sequence[_Order]],
     *,
     folds: int = 5,
     repeats: int = 50,
@@ -189,14 +192,15 @@ def cross_validate(
 
     The compounds are split into folds; each fold is ranked in the way with the highest mean DCG on
     the other folds; of ties, the first. With as few items as in AdMIRe one split is not reliable,
-    so each item's figures are the means over many splits. ``orders`` has for each item one for
-    each way of ranking.
+    so each item's figures are the means over many splits, and it is tied if it is in any.
+    ``orders`` has for each item one for each way of ranking.
     """
     names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
     figures = [_figures(items, way) for way in zip(*orders, strict=True)]
-    values = np.array([table[list(METRICS)] for table in figures])  # ways, items, metrics
+    averaged = [*METRICS, "tied_first"]
+    values = np.array([table[averaged].astype(float) for table in figures])  # ways, items, columns
     dcg = np.array([table["dcg"] for table in figures]).T.copy()
     means = np.zeros(values.shape[1:])
     rng = np.random.default_rng(seed)
@@ -205,5 +209,5 @@ def cross_validate(
         for left_out in range(folds):
             held = fold == left_out
             means[held] += values[dcg[~held].mean(axis=0).argmax(), held] / repeats
-    table = figures[0].assign(**dict(zip(METRICS, means.T, strict=True)))
-    return table, int(dcg.mean(axis=0).argmax())
+    table = figures[0].assign(**dict(zip(averaged, means.T, strict=True)))
+    return table.assign(tied_first=table["tied_first"] > 0), int(dcg.mean(axis=0).argmax())

@@ -158,6 +158,14 @@ def rank_names(names: Sequence[str], scores: Scores, last: Collection[str] = ())
     return tuple(name for *_, name in keyed)
 
 
+def rank_and_tie(
+    names: Sequence[str], scores: Scores, last: Collection[str] = ()
+) -> tuple[tuple[str, ...], bool]:
+    """Return the order of :func:`rank_names`, and whether its first candidate has a tied score."""
+    order = rank_names(names, scores, last)
+    return order, order[0] in tied_names(names, scores, last)
+
+
 def tied_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:
     """Return the names with tied scores, in the order of :func:`rank_names`, without the last."""
     rounded = dict(zip(names, np.round(scores, 9).tolist(), strict=True))

@@ -290,6 +290,7 @@ def _print_tuning(
         print_figures(default, f"Default: {names[0]}")
         print_ties(before)
         print_figures(tuned, f"Tuned: {names[1]}")
+        print_ties(scored)
         print_figures(difference, "Tuned minus default")
     warn_if_runs_leaked(scored, *runs)
     if len(scored) < FEW:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -20,6 +21,8 @@ from admire.tasks.training.triplets import Indices, Triplets, draw_soft_negative
 
 with needs_extra("train", "A projection head"):
     import torch
+
+log = logging.getLogger("admire")
 
 CHECK_TEMPERATURE = 0.1
 """τ of the validation loss, whose soft negatives are of all training samples, so that the losses
@@ -59,6 +62,7 @@ def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> 
     parts = split_compounds(data.compounds, settings.seed)
     head, history, outcome = fit_and_test_head(data, settings, parts)
     warn_of_shared_samples(data, [parts], "the head")
+    warn_of_ties(data, parts[2])
     card = {
         "encoder": {"name": encoder.name, "identity": encoder.identity},
         "width": data.anchors.shape[1],
@@ -84,6 +88,22 @@ def warn_of_shared_samples(
     """Warn if samples of a test share parts with those for training or validation."""
     learned = [(np.concatenate(split[:2]), split[2]) for split in splits]
     warn_of_shared(data.parts(), learned, [item.compound for item in data.items], who)
+
+
+def warn_of_ties(data: Triplets, samples: Indices) -> None:
+    """Warn of samples with a candidate like the best one, which no head can tell apart."""
+    places = np.arange(len(samples)), data.positive[samples]
+    like = np.ones(data.present[samples].shape[:2], dtype=bool)
+    for k, modality in enumerate(data.modalities):
+        if modality in ("image", "caption"):
+            for values in (data.documents[samples, :, k], data.present[samples, :, k, None]):
+                like &= (values == values[places][:, None]).all(axis=2)
+    if tied := int((like.sum(axis=1) > 1).sum()):
+        log.warning(
+            "%d of %d test samples have a candidate with the same content as the best one: whether "
+            "they count as right is decided by their order. On these may rest %.3f of each top-1.",
+            *(tied, len(samples), tied / len(samples)),
+        )
 
 
 def fit_and_test_head(

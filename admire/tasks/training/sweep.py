@@ -24,12 +24,13 @@ from admire.data.submission import Prediction
 from admire.encoders.training_settings import HeadTraining
 from admire.metrics.figures import describe_ties, paired_difference, summarise
 from admire.metrics.item_figures import score_items
-from admire.rankers.scorer import Scores, rank_names, tied_names
+from admire.rankers.scorer import Scores, rank_and_tie
 from admire.tasks.training.heads import (
     choose_glosses,
     fit_and_test_head,
     head_scores,
     warn_of_shared_samples,
+    warn_of_ties,
 )
 from admire.tasks.training.triplets import Indices, Triplets, check_soft_negatives, split_compounds
 
@@ -90,6 +91,8 @@ def sweep_heads(
     splits = {setting.seed: parts for setting, parts in jobs}
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, [*splits.values()], "the heads")
+    for _, _, test in splits.values():
+        warn_of_ties(data, test)
     rows = [asdict(s) | outcome for s, outcome in zip(settings, outcomes, strict=True)]
     return pd.DataFrame(rows).drop(columns="scores")
 
@@ -145,10 +148,10 @@ def cross_validate_heads(
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
     predictions = []
     for item, row in zip(items, scores, strict=True):
-        names, own = item.names, row[: len(item.names)]
-        order = rank_names(names, own)
-        ranked = Prediction(item.compound, item.sentence, order, item.sentence_type)
-        predictions.append(replace(ranked, tied_first=order[0] in tied_names(names, own)))
+        order, tied = rank_and_tie(item.names, row[: len(item.names)])
+        predictions.append(
+            Prediction(item.compound, item.sentence, order, item.sentence_type, tied_first=tied)
+        )
     return predictions
 
 
