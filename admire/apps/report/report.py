@@ -84,11 +84,13 @@ class Report:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a chat model, encoder or dictionary, of a path the last part alone."""
+    """Return the name of a chat model, encoder or dictionary, of a path the last part alone.
+
+    A relative path is shown as it was written: it cannot be told from a model's name on the hub.
+    """
     family, colon, source = name.partition(":")
-    of_files = ("gguf", "recorded", "run", "kaikki", "glossary")
     model, slash, path = source.partition("/")
-    if family in of_files or source.startswith(("/", ".", "~")) or "\\" in source:
+    if source.startswith(("/", ".", "~")) or "\\" in source:
         return family + colon + file_name(source)
     if slash and path.startswith(("/", ".", "~")):  # openclip:MODEL/PATH
         return f"{family}:{model}/{file_name(path)}"
