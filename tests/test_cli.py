@@ -167,7 +167,7 @@ def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
         (
             "rank",
             "llm = ['e']",
-            ": 'llm' is no setting. Did you mean 'llms'? admire config rank lists all.",
+            ": 'llm' is not a setting. Did you mean 'llms'? admire config rank lists all.",
         ),
         ("rank", "[scoring]\ncontrast = 1", ": 'scoring' "),
         ("rank", "texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),

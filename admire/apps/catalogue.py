@@ -59,7 +59,7 @@ class Model:
 
     @property
     def placeholder(self) -> str:
-        """The word in capitals in place of which a model's name is put; empty if there is none."""
+        """The placeholder of a family, in capitals, such as REPOSITORY; empty for a model."""
         family = re.search(r":([A-Z/]+)$", self.name)
         return family[1] if family else ""
 
@@ -110,7 +110,7 @@ def models() -> list[Model]:
 
 
 def find_model(name: str) -> Model:
-    """Find the row of a model, of any ``@REVISION``; a placeholder stands for all of a family."""
+    """Find the row of a model at any ``@REVISION``, or that of its family."""
     all_models = models()
     names = [model.name for model in all_models]
     bare = name.partition("@")[0]

@@ -60,8 +60,8 @@ Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 
 LongTexts = Literal["parts", "cut"]
-"""How encoders read texts that are longer than their limit: in parts, of which the one counts that
-is most like what they are compared with; or cut at their end."""
+"""How encoders read texts that are longer than their limit: in parts, of which the most
+similar one counts; or cut at the limit."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 """The device of torch; ``auto`` is a GPU if there is one."""

@@ -194,7 +194,7 @@ def _rows_by(reader: Plugin, name: str, source: str, gold: str | Path | None) ->
 
 
 def data_parts(data: str | Path) -> Iterator[Path]:
-    """Yield the files with the data: of a plug-in's folder those that are no pictures of it.
+    """Yield the files with the data: of a plug-in's folder all but its pictures.
 
     What is hidden or what admire wrote does not count.
     """

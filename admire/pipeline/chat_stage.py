@@ -40,7 +40,7 @@ from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense, given, likelier
 
 Model = str | ChatModel | Recording
-"""A chat model, by name or as an object, or what stands in its place."""
+"""A chat model, by name or as an object, or what is used instead."""
 
 
 class ResolvedModels(NamedTuple):
@@ -113,7 +113,7 @@ class Speaker(NamedTuple):
 
 
 def check_recorded(speaker: Speaker, items: Sequence[Item]) -> None:
-    """Refuse items of which a recording does not know what is needed."""
+    """Refuse items whose sense or order is needed and missing in a recording."""
     if not isinstance(speaker.model, BoundModel):
         purposes = ["senses"] * (speaker.method == "vote")
         purposes += ["ranking"] * any(ranker.asks for ranker in speaker.rankers)

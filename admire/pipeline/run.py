@@ -375,7 +375,7 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
 
 
 STAGES = {"ranking": "rankers"}
-"""The stage, in a run's seconds, of the questions for a purpose; else they are for meanings."""
+"""The stage of a purpose's questions in a run's seconds; of other purposes it is meanings."""
 
 Evidence = tuple[Interpretation | None, Judgement]
 """A judgement, and the reading that it is of; None for a baseline."""

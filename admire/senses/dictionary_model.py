@@ -1,4 +1,4 @@
-"""Dictionaries in the place of a chat model: they know meanings, and no senses."""
+"""Dictionaries used instead of a chat model: they know meanings but not senses."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Recording(Identified, Protocol):
         return ()
 
     def check(self, items: Sequence[Item], purposes: Collection[str]) -> None:
-        """Refuse items of which it lacks what is needed besides meanings: "senses", "ranking"."""
+        """Refuse items without what is needed besides meanings: "senses", "ranking"."""
         uses = [item for item in items if item.has_sense] if "senses" in purposes else []
         if unknown := [item for item in uses if not self.known(item).sense]:
             raise UserError(

@@ -215,7 +215,7 @@ def check_entries(
     if unknown := [name for name in entries if name not in types]:
         lists = f" admire config {command} lists all." if "config" in allowed else ""
         close = nearest(unknown[0], [*types])
-        raise UserError(f"{where}: '{unknown[0]}' is no setting.{close}{lists}")
+        raise UserError(f"{where}: '{unknown[0]}' is not a setting.{close}{lists}")
     fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
     kind = create_model("Entries", __config__=STRICT, **fields)
     return dict(read_as(kind, json.dumps(entries, default=str), where))  # JSON, for paths

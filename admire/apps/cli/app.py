@@ -42,7 +42,7 @@ REPORTED = (
     MemoryError,
     SystemExit,
 )
-"""What is no bug, and ends in one line without a traceback."""
+"""Errors that are not bugs: they end in one line without a traceback."""
 
 
 app = App(

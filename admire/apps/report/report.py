@@ -30,11 +30,11 @@ OTHER_FIGURES = {
     ),
     "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
 }
-"""Names and meanings of figures that are no metrics of rankings."""
+"""Names and meanings of figures other than metrics of rankings."""
 
 
 def describe_figure(name: str) -> tuple[str, str]:
-    """Return what people call a figure, and what it means; empty if it is no known figure."""
+    """Return a figure's name for people and its meaning; empty if it is unknown."""
     if name in registry.names("metric"):
         metric = registry.find("metric", name)
         return metric.heading or name, metric.about

