@@ -13,8 +13,9 @@ from admire import Settings, UserError, rank, read_run, write_run
 from admire.core import registry
 from admire.core.registry import PluginError, register
 from admire.encoders import TextEncoder, open_encoder
-from admire.llm import ChatModel, Question, open_llm
+from admire.llm import ChatModel, Question, Reply, open_llm
 from admire.senses.sense import Sense
+from admire.tasks.task import Result, Task
 
 LENGTH = [len(candidate.caption) for candidate in OWL.candidates]
 
@@ -141,7 +142,12 @@ class Quitting(TextEncoder, ChatModel):
         ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
         ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
         ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),
-        ("chat", "talk", Talking, "'night owl': the chat model 'talk' returned str, not a Reply"),
+        (
+            "chat",
+            "talk",
+            Talking,
+            "the chat model 'talk' returned str instead of Reply.",
+        ),
         ("ranker", "few", lambda *_: [1.0], f"{RANKER} 'few' returned 1 scores for 3"),
         ("ranker", "nan", lambda *_: [math.nan] * 3, f"{RANKER} 'nan' returned a score of nan"),
         ("ranker", "fail", lambda item, _: {}[item], f"{RANKER} 'fail' raised KeyError"),
@@ -161,6 +167,29 @@ def test_a_plugin_that_fails_is_named_with_the_item(kind, name, made, message):
     with pytest.raises(PluginError) as error:
         rank([OWL], settings, **chosen)
     assert message in str(error.value)
+
+
+def test_objects_are_checked_as_plugins_are():
+    for reply in (None, Reply(None), Reply("x", logprobs="x"), Reply("x", seconds="s")):
+        chat = says("Idiomatic")
+        chat.ask = lambda _, reply=reply: reply
+        with pytest.raises(UserError, match="ScriptedChat returned"):
+            rank([OWL], PAPER, llms=[chat], encoder=WordEncoder())
+
+
+def test_what_a_task_returns_is_checked(capsys):
+    class Own(Task):
+        settings = ()
+
+        def __init__(self, result):
+            self.result = result
+
+        def run(self, data, values):
+            return self.result
+
+    for result in (None, {}, Result(5), Result(["a"]), Result([], record=5)):
+        register("task", "own")(lambda result=result: Own(result))
+        assert "returned" in ended(capsys, "task", "own", "data")
 
 
 def test_a_plugin_that_ends_the_process_or_prints_at_its_import_spoils_nothing(

@@ -236,10 +236,18 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     refused(tmp_path / "items.jsonl", words)
 
 
-def test_a_header_or_an_item_that_comes_again_with_other_gold_is_refused(write_table):
+def test_a_header_or_an_item_that_comes_again_with_other_gold_is_refused(write_table, tmp_path):
     path = write_table(admire_row(), admire_row(), admire_row(sentence_type="literal"))
     refused(path, "row 3 ('night owl'): is the item of ", "row 1 ('night owl') again, with other")
     assert len(read_items(write_table(admire_row(), admire_row()))) == 2
+    gold = [f"candidate{k}" for k in (1, 2)]
+    half, whole, other = ROW, ROW | {"expected_order": gold}, ROW | {"expected_order": gold[::-1]}
+    again = tmp_path / "again.jsonl"
+    again.write_text("\n".join(map(json.dumps, (half, whole, other))))
+    refused(again, "row 3 ('night owl'): is the item of ", "row 2 ('night owl') again, with other")
+    other["candidates"] = ["Another text.", "A third."]  # candidate1 and candidate2, too
+    again.write_text("\n".join(map(json.dumps, (half, whole, other))))
+    assert len(read_items(again)) == 3
     text = path.read_text()
     path.write_text(text + "\ufeff" + text)
     refused(path, "row 3: repeats the header, as in joined files")

@@ -292,6 +292,16 @@ def test_a_long_text_counts_by_its_best_window_and_the_first_is_what_the_encoder
     assert not later.counted
 
 
+@pytest.mark.parametrize("damage", [b"12a", b"", b"\0" * 8, np.array([9, 9], "<i8").tobytes()])
+def test_damaged_windows_and_limits_in_the_cache_are_computed_again(damage):
+    each = CachedEncoder(Short()).text_windows([LONG], role="document").each
+    cache = open_cache(VECTORS)
+    for (key,) in cache._db.execute("SELECT key FROM entries").fetchall():
+        cache.put(key, damage, "words")
+    again = CachedEncoder(Short()).text_windows([LONG], role="document").each
+    assert np.array_equal(again, each)
+
+
 def test_a_long_text_may_be_cut_at_its_end():
     encoder = Short()
     CachedEncoder(encoder, long_texts="cut").encode_texts([LONG], role="document")

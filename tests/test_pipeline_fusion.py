@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,20 @@ def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
     assert [ranking.predicted_type for ranking in again.rankings] == ["idiomatic"] * 2
     write_run(again, tmp_path / "again")
     assert "fusion" in compare_runs([tmp_path / "again"]).columns
+
+
+def test_a_run_that_is_replaced_by_another_is_told(runs, tmp_path, caplog):
+    write_run(fuse(runs[:2]), tmp_path / "fused")
+    caplog.clear()
+    write_run(fuse(runs[:2], weights=[1, 9]), tmp_path / "fused")
+    write_run(fuse(runs[:2], weights=[1, 9]), tmp_path / "fused")
+    write_run(read_run(runs[0]), tmp_path / "fused")
+    write_run(read_run(runs[2]), tmp_path / "fused")
+    told = [re.sub(".*replaced a run that differed in ", "", text) for text in caplog.messages]
+    assert told[:2] == ["runs.", "kind (fused or ranked)."]
+    assert told[2].startswith("query, ") or "query" in told[2]
+    assert told[2].endswith("Its replies are cached.")
+    assert len(told) == 3
 
 
 def test_the_sense_is_the_likelier_one_by_weight_and_the_first_ones_in_a_tie(runs):

@@ -26,7 +26,7 @@ from admire import (
 )
 from admire.metrics.item_figures import score_items
 from admire.pipeline.ranking import used_gold_sense
-from admire.pipeline.run_folder import open_run, read_record, read_run
+from admire.pipeline.run_folder import open_run, read_cosines, read_record, read_run
 from admire.pipeline.scoring import judged_track, summarise_run
 from admire.pipeline.tuning import tune
 from admire.senses.dictionaries import open_dictionaries
@@ -284,6 +284,15 @@ def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str
     path.unlink()
     with pytest.raises(UserError, match=f"{name}: cannot be read"):
         compare_runs(runs)
+
+
+def test_scores_that_lack_a_line_are_named(runs: list[Path]):
+    path = runs[1] / "scores.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, *lines[-1:]]))  # one candidate has more rows than the others
+    for read in (read_run, read_cosines):
+        with pytest.raises(UserError, match=r"scores\.csv: is damaged"):
+            read(runs[1])
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import pytest
 from toys import OWL, WordEncoder
 
 from admire import Item, Scoring, Settings, plan, rank
-from admire.core.registry import PluginError, register
+from admire.core.errors import UserError
+from admire.core.registry import register
 from admire.llm import ChatModel, Question, Reply
 from admire.pipeline.forecast import imagine
 from admire.rankers import Judgement, Ranker
 from admire.senses import Known, Recording
-from admire.senses.sense import likelier
+from admire.senses.sense import Sense, likelier
 
 ITEMS = [
     Item(compound, f"A {compound} again.", sentence_type="idiomatic", candidates=OWL.candidates)
@@ -98,19 +99,30 @@ def test_a_dry_run_counts_what_is_asked_if_replies_are_as_imagined_and_never_les
     assert answers or model.asked == told
 
 
-@pytest.mark.parametrize("order", [("bird.png",), 7])
-def test_a_recording_with_a_wrong_order_is_blamed(order):
-    @register("chat", "own")
+@pytest.mark.parametrize(
+    ("known", "order", "message"),
+    [
+        (Known("idiomatic"), ("bird.png",), "Own, 'night owl', order: has 1 names for 3 cand"),
+        (Known("idiomatic"), 7, "Own, 'night owl', order: is not a list of image names"),
+        (Known(Sense("idiomatic", 2.0)), (), "Own returned an invalid Known: sense"),
+        (Known("IDIOM"), (), "Own returned an invalid Known: sense"),
+        (Known("idiomatic", {"idiomatic": 5}), (), "Own returned an invalid Known: meanings"),
+        (("idiomatic", {}), (), "Own returned tuple instead of Known"),
+    ],
+)
+def test_what_a_recording_knows_is_checked(known, order, message):
     class Own(Recording):
         def known(self, item: Item) -> Known:
-            return Known("idiomatic", {"idiomatic": "late riser"})
+            return known
 
         def order(self, item: Item) -> Any:
             return order
 
-    settings = Settings(llms=("own",), rankers=("listwise",))
-    with pytest.raises(PluginError, match="'own' raised"):
-        rank(ITEMS, settings)
+        def check(self, items, purposes):
+            pass
+
+    with pytest.raises(UserError, match=message):
+        rank(ITEMS, Settings(rankers=("listwise",)), llms=[Own()])
 
 
 def test_a_ranker_that_is_called_as_a_method_of_senses_decides_them_or_not():

@@ -57,6 +57,10 @@ def test_the_letter_that_counts_is_the_texts():
     graded = [read_letters(Reply(text, logprobs=(likely,))) for text in ("A", "It is B.", "")]
     assert graded[0] == pytest.approx({"idiomatic": 0.6, "literal": 0.4, "neither": 0.0})
     assert graded[1:] == [literal := {"idiomatic": 0.0, "literal": 1.0, "neither": 0.0}, None]
+    for text in ("A woman smiles. Answer: B", "A\tbird? B", "A person is shown, so B is right."):
+        assert read_letters(Reply(text, logprobs=({"A": -0.05},))) == literal
+    assert read_letters(Reply("A woman by a lamp", logprobs=({"A": -0.05},))) is None
+    assert read_letters(Reply("A is right.", logprobs=(likely,))) == graded[0]
     assert read_letters(Reply("B", logprobs=(dict.fromkeys("ABC", 0.0),))) == literal
 
 

@@ -233,6 +233,7 @@ def test_pictures_without_any_caption_are_looked_at(opened, caplog):
         (("a-", "b-", "-A"), ("a-", "b-", "-A"), ("-A",)),  # its score is the mean of the others
         (("-B", "b-", "-A", "-C"), ("-B", "-C", "-A", "b-"), ("b-",)),
         (("a-", "-A"), ("-A", "a-"), ("-A", "a-")),
+        (("a-", "b-", "-A", "-B"), ("a-", "b-", "-B", "-A"), ("-A", "-B")),  # nothing joins them
     ],
 )
 def test_what_nothing_compares_is_last_and_marked(
@@ -242,7 +243,8 @@ def test_what_nothing_compares_is_last_and_marked(
     (ranking,) = run.rankings
     assert (ranking.order, sorted(ranking.uncompared)) == (order, sorted(uncompared))
     assert not {*ranking.tied} & {*uncompared}
-    assert f"compares {', '.join(ranking.uncompared)} with another candidate" in caplog.text
+    assert ranking.prediction.tied_first or len(uncompared) < len(candidates)
+    assert f"compares {', '.join(ranking.uncompared)} with the other candidates" in caplog.text
     table = run.to_frame().set_index("candidate")["compared"]
     assert [name for name in table.index if not table[name]] == [*order[-len(uncompared) :]]
     write_run(run, tmp_path / "run")
@@ -250,6 +252,12 @@ def test_what_nothing_compares_is_last_and_marked(
     assert (read.order, read.uncompared, read.tied) == (order, ranking.uncompared, ranking.tied)
     print_rankings([read], 1)
     assert capsys.readouterr().out.count("(not compared)") == len(uncompared)
+
+
+def test_a_track_without_weight_compares_nothing():
+    settings = replace(BASELINE, scoring=replace(BASELINE.scoring, image_weight=0.0))
+    (ranking,) = rank([item("aA", "bB", "c-")], settings, encoder=one_space()).rankings
+    assert (ranking.order[-1], ranking.uncompared) == ("c-", ("c-",))
 
 
 def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):

@@ -95,7 +95,7 @@ def test_candidates_that_share_no_view_or_that_nothing_compares_are_told(served)
     captions = [{"caption": "a bird with wings"}, {"caption": "a person awake late"}]
     told = served.rank(candidates=[{"image": uri(drawn())}, *captions]).json()
     assert told["uncompared"] == told["order"][-1:] == ["candidate1"]
-    warning = "Nothing compares candidate1 with another candidate, so it is last."
+    warning = "Nothing compares candidate1 with the other candidates: they come last."
     assert told["warnings"] == [warning]
 
 

@@ -21,6 +21,7 @@ from contextlib import (
     redirect_stdout,
     suppress,
 )
+from dataclasses import is_dataclass
 from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint
@@ -238,8 +239,9 @@ def checked(instance: object, result: Any, kind: Any, count: int | None = None) 
                 raise TypeError(f"{type(thing).__name__} instead of {kind.__name__}")
         if count not in (None, len(objects)):
             raise TypeError(f"{len(objects)} of {count} objects")
-        for thing in objects:
-            adapter(kind).validate_python(vars(thing), strict=False)
+        for place, thing in enumerate(objects):
+            own = vars(thing) | {k: vars(v) for k, v in vars(thing).items() if is_dataclass(v)}
+            objects[place] = adapter(kind).validate_python(own, strict=False)
     except (TypeError, ValidationError) as error:
         why = str(error)
         if isinstance(error, ValidationError):

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, islice, pairwise
+from operator import lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -124,15 +125,15 @@ class CachedEncoder:
         if not self.limit or 2 * len(f"{prompt}{text}".encode()) <= self.limit:
             return []
         key = self._key("windows", f"{self.limit}\0{prompt}\0{text}".encode())
-        stored = self._cache.get(key)
-        if stored is None:
+        stored = self._cache.get(key) or b""
+        ends: list[int] = np.frombuffer(stored[: len(stored) // 8 * 8], "<i8").tolist()
+        rise = all(map(lt, [0, *ends], ends))
+        if not rise or ends[-1:] != [len(text.rstrip())]:  # not cached, or damaged
             with registry.blamed(self.encoder):
                 ends = divide(
                     text, lambda part: self.encoder.count_tokens(prompt + part), self.limit
                 )
-            stored = np.array(ends, "<i8").tobytes()
-            self._cache.put(key, stored, self.name)
-        ends = np.frombuffer(stored, "<i8").tolist()
+            self._cache.put(key, np.array(ends, "<i8").tobytes(), self.name)
         return [slice(*part) for part in pairwise([0, *ends])] if len(ends) > 1 else []
 
     @cached_property
@@ -141,8 +142,8 @@ class CachedEncoder:
         if not hasattr(self.encoder, "count_tokens"):
             return 0
         key = self._key("limit", b"")
-        stored = self._cache.get(key)
-        if stored is None:  # it may take loading the model
+        stored = self._cache.get(key) or b""
+        if not stored.isdigit():  # not cached, or damaged; it may take loading the model
             stored = str(self.encoder.max_tokens or 0).encode()
             self._cache.put(key, stored, self.name)
         return int(stored)

@@ -10,7 +10,7 @@ from dataclasses import asdict, astuple, replace
 from functools import cached_property
 from importlib.util import find_spec
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
@@ -101,18 +101,16 @@ class BoundModel(Capabilities):
 
     def _ask(self, question: Question) -> Reply:
         with registry.blamed(self.unbound):
-            reply = self.unbound.ask(question)
-        plugin = registry.plugin_of(self.unbound)
-        if plugin and not (isinstance(reply, Reply) and isinstance(reply.text, str)):
-            raise plugin.error(f"returned {type(reply).__name__}, not a Reply with a text.")
-        return reply
+            (reply,) = registry.checked(self.unbound, [self.unbound.ask(question)], Reply)
+        return cast("Reply", reply)
 
     def answer_together(self, questions: Sequence[Question]) -> Iterator[Reply]:
         """Ask the model several questions, and cache the replies as they come."""
         with registry.blamed(self.unbound):
             replies = self.unbound.ask_together(questions)
             for question, reply in zip(questions, replies, strict=True):
-                yield self._keep(self.key(question), reply)
+                (valid,) = registry.checked(self.unbound, [reply], Reply)
+                yield self._keep(self.key(question), valid)
 
     def _keep(self, key: str, reply: Reply) -> Reply:
         """Cache a reply with this key, if it has text, and return it as stored."""

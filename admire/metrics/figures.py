@@ -143,7 +143,7 @@ def tied_figures(scored: pd.DataFrame) -> pd.DataFrame:
         ``metric``, ``tied`` (how many items have a tie), ``n``, ``part`` and ``mean``. No rows if
         none has, or where that is not known, as of another system's submission.
     """
-    values = scored[item_metrics(scored)]
+    values = scored[item_metrics(scored)].drop(columns="sense_accuracy", errors="ignore")
     ties = values[scored["tied_first"].eq(True)] if "tied_first" in scored else values.iloc[:0]
     n = values.notna().sum()
     parts = {"tied": ties.notna().sum(), "n": n, "part": ties.sum() / n, "mean": values.mean()}

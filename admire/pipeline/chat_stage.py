@@ -11,6 +11,7 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.schema import as_tuple, check_setting
 from admire.data.items import Item
+from admire.data.schema import parse_order
 from admire.encoders import TextEncoder
 from admire.llm import ChatModel
 from admire.llm.bound_model import BoundModel
@@ -37,6 +38,7 @@ from admire.senses.interpretation import (
     warn_of_unusable,
 )
 from admire.senses.meaning import Meaning
+from admire.senses.recording import Known
 from admire.senses.sense import Sense, given, likelier
 
 Model = str | ChatModel | Recording
@@ -190,7 +192,7 @@ class ChatStage:
         recorded, first, model = None, None, speaker.model
         if not isinstance(model, BoundModel):
             with registry.blamed(model, f"'{item.compound}'"):
-                recorded = model.known(item)
+                (recorded,) = registry.checked(model, [model.known(item)], Known)
                 sense = sense or recorded.decided
         elif speaker.decider:
             first = yield from speaker.decider.talk(item, None)
@@ -225,8 +227,10 @@ class _Nobody(ChatModel):
 def _recorded_order(item: Item, recording: Recording, ranker: Ranker) -> Judgement:
     """Return the judgement by the order that is recorded, whichever ranker would have asked."""
     with registry.blamed(recording, f"'{item.compound}'"):
-        order = tuple(recording.order(item))
-        points = aggregate(places([[*order]], item.names))
+        named = recording.order(item)
+    whole = [*named] if isinstance(named, Sequence) else named
+    order = parse_order(whole, item.names, f"{recording.name}, '{item.compound}'", column="order")
+    points = aggregate(places([[*order]], item.names))
     return Judgement(ranker.name, "", tuple(points.tolist()), (Answer(item.names, order),))
 
 

@@ -185,7 +185,7 @@ class Row(BaseModel):
             self.probability_idiomatic,
             self.unsure,
             self.language,
-            tied_first=self.order[0] in self.tied,
+            tied_first=self.order[0] in {*self.tied, *self.uncompared},
             written=self.written,
         )
 
@@ -270,7 +270,7 @@ class Run:
         """Return one row per candidate, those of an item from best to worst.
 
         Columns: ``item`` and ``rank`` (from 1), ``compound``, ``language``, ``candidate``,
-        ``score``, ``compared`` (whether it was compared with another candidate), ``gold_rank``
+        ``score``, ``compared`` (whether it was compared with the others), ``gold_rank``
         (missing if unknown; in Subtask B only of the right candidate), ``caption``, ``image``.
         """
         import pandas as pd

@@ -303,7 +303,7 @@ class RankingPipeline:
             return []
         if lacking := [ranking for ranking in rankings if ranking.uncompared]:
             log.warning(
-                "'%s': nothing compares %s with another candidate, so it is last%s.",
+                "'%s': nothing compares %s with the other candidates, so they come last%s.",
                 lacking[0].compound,
                 ", ".join(lacking[0].uncompared),
                 f" (as in {len(lacking) - 1} other items)" if lacking[1:] else "",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -45,6 +46,7 @@ from admire.rankers.settings import Settings
 if TYPE_CHECKING:
     from admire.senses.recorded_replies import Recorded
 
+log = logging.getLogger("admire")
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
 OF_ITEM = ("item", "compound", "language")
@@ -91,8 +93,12 @@ def write_blocks(
 ) -> list[Path]:
     """Write a run folder like :func:`write_run`, from rankings that come block by block.
 
-    ``record`` is called after the last block; its ``items`` are those that came.
+    ``record`` is called after the last block; its ``items`` are those that came. A warning says
+    what differed in a run that is replaced.
     """
+    before, after = dict[str, Any](), dict[str, Any]()
+    with suppress(UserError):  # there is no run
+        before = read_record(folder)
     columns: list[str] = []
     widths: set[int] = set()
     done = 0
@@ -125,8 +131,29 @@ def write_blocks(
         if len(widths) > 1:
             _widen(part / SCORES, columns)
         with _create(part / RECORD) as file:
-            json.dump({**record(), "items": done}, file, indent=2)
+            json.dump(after := {**record(), "items": done}, file, indent=2)
+    if before and (differ := _differences(before, after)):
+        cached = " Its replies are cached." * ("fused" not in before)
+        log.warning("%s: replaced a run that differed in %s.%s", folder, ", ".join(differ), cached)
     return [folder / name for name in submissions.values()]
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of what differs in the data, settings and models of two records."""
+    if ("fused" in before) != ("fused" in after):
+        return ["kind (fused or ranked)"]
+    runs = []
+    for record in json.loads(json.dumps([before, after])):  # as they are in files
+        settings = record.get("settings", {})
+        own = {"data": (record["source"] or {}).get("sha256"), "limit": record.get("limit")}
+        own |= settings.pop("scoring", {}) | settings | {"fusion": record.get("fusion")}
+        own["runs"] = [(fused["sha256"], fused["weight"]) for fused in record.get("fused", ())]
+        own["models"] = record.get("models"), record.get("prompts")
+        runs.append(own)
+    differ = [name for name in runs[0] if runs[0][name] != runs[1].get(name)]
+    if {*differ} - {"data", "limit", "models"}:  # other settings name other models
+        differ = [name for name in differ if name != "models"]
+    return differ
 
 
 def _widen(path: Path, columns: Sequence[str]) -> None:
@@ -261,7 +288,9 @@ def with_scores(
             filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
             scores[filled.get("candidate")] = filled.get("score")
             parts.append(filled)
-        if item != number or set(scores) != set(names) or None in scores.values():
+        counts = Counter(part.get("candidate") for part in parts)
+        whole = len(set(counts.values())) <= 1 and None not in scores.values()
+        if item != number or set(scores) != set(names) or not whole:
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
         values = np.array([scores[name] for name in names])
         fields = dict(row) | {"tied": tied_names(names, values, row.uncompared)}
@@ -293,8 +322,10 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
         )
     parts = dict(iter(table.groupby("item")))
     numbers = range(1, len(items) + 1)
-    if set(parts) != set(numbers):
-        raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
+    rows_of = table.groupby(["item", "candidate"]).size().groupby("item")
+    sizes = [len(item.candidates) for item in items]
+    if set(parts) != set(numbers) or rows_of.size().tolist() != sizes or any(rows_of.nunique() > 1):
+        raise _damaged(folder / SCORES, "its rows are not those of the candidates in items.jsonl")
     encoders = record["models"]["encoders"].values()
     first = {of_track[0]["identity"] for of_track in encoders}
     apart = all(len(of_track) == 1 for of_track in encoders) and len(first) > 1

@@ -175,7 +175,7 @@ def _order(
         weights = [by_role.get(role, 0.0) for role in roles]
         row = score(cosines, weights, scoring, noise.get(encoder))
         rows.append(comparable(row) if apart else row)
-    masks = [compared(cosines) for *_, cosines in models]
+    masks = [compared(cosines, scoring) for *_, cosines in models]
     last = [name for name, *by in zip(names, *masks, strict=True) if not any(by)]
     return rank_and_tie(names, np.mean(rows, axis=0), last)
 

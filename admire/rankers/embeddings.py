@@ -102,7 +102,7 @@ class Embeddings(ComparingRanker):
             (),
             encoder=encoder.name,
             parts=tuple(parts),
-            compared=compared(cosines).tolist(),
+            compared=compared(cosines, scoring).tolist(),
             leads=score(cosines, counted, scoring, noise, unit="noise alone"),
             cells={
                 f"{track}_{role}": values

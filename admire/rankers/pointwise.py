@@ -24,6 +24,8 @@ from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")
 OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "is"}
+ARTICLE = r"(?!\bA[ \t]+(?!(?:is|was|as|because|since|for)\b)[a-z])"
+"""What no letter of an answer begins: "A woman is shown"."""
 Percentage = Annotated[
     float,
     Field(ge=0, le=100),
@@ -120,7 +122,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
     nothing but words as in "The answer is": ``Caption: "A`` begins a repeated caption. If the
     likeliest letter is another one than the text's, the text's has the grade alone.
     """
-    written = re.search(rf"\b[{LETTERS[: len(GRADES)]}]\b", reply.text)
+    written = re.search(rf"{ARTICLE}\b[{LETTERS[: len(GRADES)]}]\b", reply.text)
     for place in reply.logprobs or ():
         mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
         for token, logprob in place.items():

@@ -139,10 +139,22 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
     return len(ranks) - ranks if method == "borda" else 1 / (RRF_K + ranks)
 
 
-def compared(cosines: Mapping[str, Scores]) -> npt.NDArray[np.bool_]:
-    """Return which candidates have a track in common with another one, shape (candidates,)."""
-    there = [~np.isnan(values).any(axis=0) for values in cosines.values()]
-    mask: npt.NDArray[np.bool_] = np.any([own & (own.sum() > 1) for own in there], axis=0)
+def compared(cosines: Mapping[str, Scores], scoring: Scoring) -> npt.NDArray[np.bool_]:
+    """Return which candidates are compared with one another, shape (candidates,).
+
+    A track of weight 0 compares nothing. If no candidate joins pictures to captions, so that each
+    are compared among themselves, these are the pictures or the captions, whichever are more.
+    """
+    weights = {"image": scoring.image_weight, "caption": scoring.caption_weight}
+    groups = []
+    for track, values in cosines.items():
+        mask = np.zeros(values.shape[1], dtype=bool)
+        there = ~np.isnan(values).any(axis=0)
+        if weights[track] and there.sum() > 1:
+            groups.append(there)
+    for own in sorted(groups, key=np.sum, reverse=True):
+        if (own & mask).any() or not mask.any():
+            mask |= own
     return mask
 
 
@@ -161,9 +173,10 @@ def rank_names(names: Sequence[str], scores: Scores, last: Collection[str] = ())
 def rank_and_tie(
     names: Sequence[str], scores: Scores, last: Collection[str] = ()
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the order of :func:`rank_names`, and whether its first candidate has a tied score."""
+    """Return the order of :func:`rank_names`, and whether nothing but its name puts its first
+    candidate first."""
     order = rank_names(names, scores, last)
-    return order, order[0] in tied_names(names, scores, last)
+    return order, order[0] in {*tied_names(names, scores, last), *last}
 
 
 def tied_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:

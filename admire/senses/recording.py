@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from admire.core.errors import UserError
 from admire.core.registry import Identified
@@ -16,12 +15,13 @@ from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense, likelier
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True)
+class Known:
     """What a recording knows of an item: the sense, its name, or None; and meanings of the senses,
     or definitions as texts."""
 
     sense: Sense | SenseLabel | None = None
-    meanings: Mapping[SenseLabel, Meaning | str] = MappingProxyType({})
+    meanings: Mapping[SenseLabel, Meaning | str] = field(default_factory=dict)
 
     @property
     def decided(self) -> Sense | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -136,28 +135,10 @@ class Rank(Task):
 def write_ranking(data: Data, out: Path, settings: Values) -> list[Path]:
     """Rank data as :class:`Rank` does, without the figures; return the submissions."""
     from admire.pipeline.run_blocks import rank_file
-    from admire.pipeline.run_folder import read_record
 
     own, files = run_settings(settings), make(ItemFiles, settings)
     asking, workers = make(RequestOptions, settings), open_workers(settings, own.device)
-    replaced: dict[str, Any] | None = None
-    with suppress(UserError):  # there is no run
-        replaced = read_record(out)
-    written = rank_file(data, out, own, files, asking=asking, workers=workers)
-    if replaced is not None:
-        before, after = _inputs(replaced), _inputs(read_record(out))
-        if differ := [name for name in before if before[name] != after.get(name)]:
-            message = "%s: replaced a run that differed in %s. Its replies are cached."
-            log.warning(message, out, ", ".join(differ))
-    return written
-
-
-def _inputs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data and settings of a run by name."""
-    settings: dict[str, Any] = dict(record.get("settings", {}))
-    scoring: dict[str, Any] = settings.pop("scoring", {})
-    data = record.get("source", {}).get("sha256")
-    return {"data": data, "limit": record.get("limit")} | scoring | settings
+    return rank_file(data, out, own, files, asking=asking, workers=workers)
 
 
 def join_runs(runs: Sequence[Path], metrics: Sequence[str] = ()) -> Result:

@@ -50,7 +50,7 @@ def task(
             raise UserError(f"The field of {name} {not_among(field, [*types])}", "set")
         values[field] = convert(types[field], [Token(keyword=f"--{field}", value=value)])
     with plugin.blamed(data):
-        result = task.run(data, values)
+        (result,) = registry.checked(task, [task.run(data, values)], Result)
     if json:
         record = {field.name: getattr(result, field.name) for field in fields(Result)}
         print_json(record | {"files": [str(path) for path in result.files]})

@@ -451,7 +451,7 @@ const Cards = (() => {
     const gold = goldTold(item.gold, place);
     if (gold) line.append(span("gold", gold, { title: "Place in the gold order" }));
     if (result.uncompared?.includes(place)) {
-      const title = "Nothing compares it with another candidate, so it is last";
+      const title = "Nothing compares it with the other candidates, so it comes last";
       line.append(span("tied", "not compared", { title }));
     } else if (isTied(result.scores, place)) {
       const title = "Another candidate has the same score; the order among them is that of their names";

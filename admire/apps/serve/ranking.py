@@ -110,7 +110,7 @@ def describe(
         warnings.append(f"The candidates have no modality in common: {how}.")
     elif ranking.uncompared:
         names = ", ".join(ranking.uncompared)
-        warnings.append(f"Nothing compares {names} with another candidate, so it is last.")
+        warnings.append(f"Nothing compares {names} with the other candidates: they come last.")
     if any(candidate.image for candidate in item.candidates):
         for name in run.record["settings"]["encoder"]:
             if limits := encoder_attribute(name, "limits", ""):
