@@ -54,6 +54,7 @@ def test_a_text_is_whatever_utf_8_can_hold(column: str, text: str):
     [
         *("cold\u00a0feet", "cold\nfeet", "cold\tfeet", "cold\u2009feet", "cold \r\n feet"),
         *("co\u00adld\u200b feet\ufeff", "\u200ecold\u202a \u2060feet\u202c", "c\x07old\u3164feet"),
+        *("cold\ufe0f feet\U000e0100", "co\u180bld\u115ffeet", "cold\u1160f\u17b4eet\U0001d173"),
     ],
 )
 def test_what_nobody_sees_is_not_read(odd: str):

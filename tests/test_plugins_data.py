@@ -174,12 +174,13 @@ def test_the_language_is_detected_unless_it_is_given():
     [
         (math.nan, "returned nan, not a finite number or None."),
         ("1", "returned '1', not a finite number or None."),
+        (2.0, "returned 2.0, not 0, 1 or None."),
         pytest.param(10**400, "raised OverflowError", id="huge"),
         (ZeroDivisionError("none"), "raised ZeroDivisionError (none)."),
     ],
 )
 def test_a_metric_that_fails_is_blamed_with_its_item(value, words, data):
-    @register("metric", "broken")
+    @register("metric", "broken", share=value == 2.0)
     def broken(order, item):
         if isinstance(value, Exception):
             raise value

@@ -41,8 +41,9 @@ CONTEXTS = ("sentence", "text")
 """The texts that a compound is in."""
 
 _ODD = re.compile(
-    r"[\x01-\t\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u1680\u180e\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f"
-    r"\u2800\u3000\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+    r"[\x01-\t\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200b"
+    r"\u200e\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """All blanks but the space and the line break, and what nobody sees. ZWNJ and ZWJ are not among
 these, because Persian and Hindi are spelt with them."""
@@ -69,7 +70,7 @@ def fold(text: str, *, lines: bool = False) -> str:
 def _plain(odd: re.Match[str]) -> str:
     if odd[0] in "\r\v\f\x85\u2028\u2029":
         return "\n"
-    return " " if odd[0].isspace() or odd[0] in "\u2800\u3164\uffa0" else ""
+    return " " if odd[0].isspace() or odd[0] in "\u115f\u1160\u2800\u3164\uffa0" else ""
 
 
 def check_text(column: str, text: object) -> object:

@@ -240,7 +240,9 @@ def data_files(
         of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
         if gold and "gold" not in of_file.arguments:
             raise UserError(f"{name}: gold can be given only for V-WSD (.txt).", "gold")
-        tag = check_language(language) if language else (of_file.language or named_language)(file)
+        with of_file.blamed(str(file)):
+            tag = language or (of_file.language or named_language)(file)
+            tag = check_language(tag) if tag else None
         code = task_code(tag or "en")
         if code in by_code:
             raise UserError(

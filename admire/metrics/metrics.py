@@ -148,8 +148,9 @@ def _figure(
     except (Exception, SystemExit) as error:
         with plugin.blamed(where):
             raise error
-    if not math.isfinite(number):
-        raise plugin.error(f"returned {value!r:.80}, not a finite number or None.", where)
+    if not math.isfinite(number) or (plugin.share and number not in (0, 1)):
+        wanted = "0, 1" if plugin.share else "a finite number"
+        raise plugin.error(f"returned {value!r:.80}, not {wanted} or None.", where)
     return number
 
 
