@@ -233,14 +233,17 @@ def checked(instance: object, result: Any, kind: Any, count: int | None = None) 
     """
     plugin = plugin_of(instance)
     try:
-        objects = list(result)
+        objects: list[Any] = list(result)
         for thing in objects:
             if not isinstance(thing, kind):
                 raise TypeError(f"{type(thing).__name__} instead of {kind.__name__}")
         if count not in (None, len(objects)):
             raise TypeError(f"{len(objects)} of {count} objects")
         for place, thing in enumerate(objects):
-            own = vars(thing) | {k: vars(v) for k, v in vars(thing).items() if is_dataclass(v)}
+            own = dict[str, Any]()
+            for name in vars(thing) if hasattr(thing, "__dict__") else thing._fields:
+                value = getattr(thing, name)
+                own[name] = vars(value) if is_dataclass(value) else value  # checked, too
             objects[place] = adapter(kind).validate_python(own, strict=False)
     except (TypeError, ValidationError) as error:
         why = str(error)

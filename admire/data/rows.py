@@ -138,11 +138,13 @@ class RowReader:
         if not (self.whole and item.candidates and (item.best or item.sentence_type)):
             return
         gold = item.sentence_type, item.expected_order, item.expected_item
-        candidates = frozenset((c.name, c.image or c.caption) for c in item.candidates)
+        candidates = frozenset(item.candidates)
         same = hash((item.language, item.compound, item.sentence, item.sequence, candidates))
-        first, other = self.gold.get(same, (where, gold))
+        first, other = self.gold.setdefault(same, (where, gold))
+        if gold == other:
+            return
         self.gold[same] = first, tuple(b or a for a, b in zip(gold, other, strict=True))
-        if gold != other and any(a and b and a != b for a, b in zip(gold, other, strict=True)):
+        if any(a and b and a != b for a, b in zip(gold, other, strict=True)):
             raise UserError(f"{where}: is the item of {first} again, with other gold. Keep one.")
 
     def _candidates(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Protocol
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Protocol
 
 from admire.core.errors import UserError
 from admire.core.registry import Identified
@@ -15,13 +16,12 @@ from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import Sense, likelier
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What a recording knows of an item: the sense, its name, or None; and meanings of the senses,
     or definitions as texts."""
 
     sense: Sense | SenseLabel | None = None
-    meanings: Mapping[SenseLabel, Meaning | str] = field(default_factory=dict)
+    meanings: Mapping[SenseLabel, Meaning | str] = MappingProxyType({})
 
     @property
     def decided(self) -> Sense | None:
