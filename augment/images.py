@@ -21,10 +21,8 @@ from admire.data.image_files import SUFFIXES, read_bytes, read_image
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CROP = 450
-"""Width and height of a crop, in pixels."""
-MARK = "admire"
-"""The text chunk of a variant's PNG that says how it was made."""
+CROP = 450  #: width and height of a crop, in pixels
+MARK = "admire"  #: the text chunk of a variant's PNG that says how it was made
 SHEET = "contact_sheet.png"
 KIND = "set of augmented images"
 THUMBNAIL, LABEL, GAP = 160, 16, 8

@@ -17,10 +17,8 @@ from typing import Any
 from admire.data.items import Item
 from admire.prompts import quoted
 
-RUN = 4
-"""How many words in a row are a quotation."""
-DEEPEST = 200
-"""How deep JSON may be nested; Python's own limit differs by version."""
+RUN = 4  #: how many words in a row are a quotation
+DEEPEST = 200  #: how deep JSON may be nested; Python's own limit differs by version
 
 
 def data_of(item: Item) -> tuple[str, ...]:

@@ -123,8 +123,7 @@ def find_model(name: str) -> Model:
     raise UserError(f"Unknown model '{name}'.{close} Available: {', '.join(names)}.")
 
 
-FROM_HUB = "from the hub"
-"""What a model lacks that is fetched at first use."""
+FROM_HUB = "from the hub"  #: what a model lacks that is fetched at first use
 
 
 def lacks(name: str) -> str:

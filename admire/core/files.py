@@ -27,8 +27,7 @@ from admire.core.storage import open_file, split_sheet, suffix_of
 ROWS, PARQUET_ROWS = 512, 64
 """How many rows of a table :func:`table_parts` reads at a time; those of Parquet hold pictures."""
 
-TABLES = (".csv", ".tsv", ".parquet", ".xlsx")
-"""The suffixes of tables."""
+TABLES = (".csv", ".tsv", ".parquet", ".xlsx")  #: the suffixes of tables
 
 LINE = 16 * 2**20
 """The most characters of a cell, which a missing quotation mark may make of many lines."""

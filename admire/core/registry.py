@@ -51,8 +51,7 @@ class Identified(Protocol):
             cls.identity = getattr(cls, "identity", cls.name)
 
 
-GROUP = "admire"
-"""The group of entry points."""
+GROUP = "admire"  #: the group of entry points
 Kind = Literal["chat", "encoder", "dictionary", "detector", "ranker", "reader", "metric", "task"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 NOUNS: dict[Kind, str] = {"chat": "chat model"}

@@ -49,8 +49,7 @@ def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-SEVERAL = BeforeValidator(as_tuple)
-"""Accepts one name where several are possible."""
+SEVERAL = BeforeValidator(as_tuple)  #: accepts one name where several are possible
 
 
 def check_once(field: str, names: tuple[str, ...]) -> None:
@@ -59,8 +58,7 @@ def check_once(field: str, names: tuple[str, ...]) -> None:
         raise UserError(f"{field} cannot be {names!r}: name one or more, each once.", field)
 
 
-UNLESS_EMPTY = Field(exclude_if=not_)
-"""A key that is written only where there is something to say."""
+UNLESS_EMPTY = Field(exclude_if=not_)  #: a key that is written only where there is something to say
 UNLESS_NONE = Field(exclude_if=partial(is_, None))
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)

@@ -22,8 +22,7 @@ from admire.core.errors import UserError
 
 log = logging.getLogger("admire")
 
-PATIENCE = 60.0
-"""How many seconds to wait for another process where that can only take a moment."""
+PATIENCE = 60.0  #: how many seconds to wait for another process where that can only take a moment
 
 
 def cache_dir() -> Path:

@@ -25,8 +25,7 @@ AHEAD = 2
 """Units per worker that are started ahead of the oldest unfinished one. Their results wait in
 memory, because they are given back in order."""
 
-TRIES = 3
-"""How many workers a unit may cost. One that fits into no machine would cost them all."""
+TRIES = 3  #: how many workers a unit may cost. One that fits into no machine would cost them all
 
 STORE = 128 * 2**20  # bytes of shared memory for Ray, through which units and results go
 

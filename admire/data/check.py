@@ -18,15 +18,12 @@ from admire.data.rows import Fault, Look, RowReader, log_notes
 log = logging.getLogger("admire")
 
 LOGGED = 20  # faults
-KEPT = 512
-"""How many items are kept in memory; those of a larger set are read again."""
+KEPT = 512  #: how many items are kept in memory; those of a larger set are read again
 COUNTS = ("items", "candidates", "pictures", "captions", "gold answers", "gold senses")
-UNRANKED = "items without candidates"
-"""Counted if there are any."""
+UNRANKED = "items without candidates"  #: counted if there are any
 
 
-C = TypeVar("C", bound=Any)
-"""Takes items by its method ``add``."""
+C = TypeVar("C", bound=Any)  #: takes items by its method ``add``
 
 
 def check_set(

@@ -14,14 +14,12 @@ from admire.core.files import check_spelling, misspelt, plain_name
 from admire.data.limits import fold
 from admire.data.schema import HUGGING_FACE, CandidateCells, Row
 
-LISTS = ("candidates", "sequence", "images", "captions")
-"""The keys of a row that hold lists."""
+LISTS = ("candidates", "sequence", "images", "captions")  #: the keys of a row that hold lists
 
 FIELDS = Row.model_fields.keys() - {*LISTS, "word"}
 """The columns of an item itself. V-WSD's files have no header, so no column is called ``word``."""
 
-NOT_USED = ("word", "id", "subset")
-"""Keys that rows may have, and that are not read."""
+NOT_USED = ("word", "id", "subset")  #: keys that rows may have, and that are not read
 
 OF_NUMBER = {
     "candidates": ("image{}", "image{}_name", "image{}_caption"),

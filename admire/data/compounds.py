@@ -42,8 +42,7 @@ for _words in _FORMS.split(";"):
         FORMS.setdefault(_word, set()).update(_words.split())
 
 
-BETWEEN = 2
-"""How many other words may be between two words of a compound."""
+BETWEEN = 2  #: how many other words may be between two words of a compound
 
 _REPLACED = """
 a an the this that these those some any my your his her its our their someone somebody something

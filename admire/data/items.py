@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 
 from admire.data.limits import limited
 
-SAMPLES = Path(__file__).parent / "samples"
-"""The image set that ships with admire."""
+SAMPLES = Path(__file__).parent / "samples"  #: the image set that ships with admire
 
 SenseLabel = Literal["idiomatic", "literal"]
 Context = Literal["sentence", "sequence", "word"]

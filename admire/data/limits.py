@@ -37,8 +37,7 @@ LIMITS: Mapping[str, int] = {
 
 _INVALID = re.compile("[\0\ud800-\udfff]")
 
-CONTEXTS = ("sentence", "text")
-"""The texts that a compound is in."""
+CONTEXTS = ("sentence", "text")  #: the texts that a compound is in
 
 _ODD = re.compile(
     r"[\x01-\t\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200b"

@@ -22,8 +22,7 @@ log = logging.getLogger("admire")
 
 OTHERS = (".heic", ".heif", ".jxl")
 """Suffixes of pictures that are not read, besides those that Python knows."""
-OF_TOOLS = ("@eadir", "__macosx")
-"""Folders with the thumbnails and notes of a storage system."""
+OF_TOOLS = ("@eadir", "__macosx")  #: folders with the thumbnails and notes of a storage system
 
 
 def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:

@@ -24,8 +24,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 Digests = Mapping[str, Collection[str]]
 """Digests by kind. Cards of heads and detectors list those of their training data."""
 
-SIDE = 16
-"""A picture's hash has SIDE × SIDE bits."""
+SIDE = 16  #: a picture's hash has SIDE × SIDE bits
 NEAR = 40
 """Pictures look alike if their hashes differ in at most so many bits. Any two different drawings of
 AdMIRe's 425 differ in 55 or more; copies at another scale, saved as JPEG of quality 40, cropped by

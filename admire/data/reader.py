@@ -22,8 +22,7 @@ from admire.data.sources import Given, Source, data_files, describe_type, memory
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, ``READER:PATH``, a table, rows as dicts, or the items themselves."""
 
-DETECTED = 50
-"""How many rows are read to detect a source's language."""
+DETECTED = 50  #: how many rows are read to detect a source's language
 
 log = logging.getLogger("admire")
 

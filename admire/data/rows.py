@@ -23,8 +23,7 @@ from admire.data.schema import CandidateCells, Row, complain, place_of
 log = logging.getLogger("admire")
 
 Loss = Literal["picture", "candidate", "item"]
-Look = Callable[[Path], object]
-"""Raises UserError for a picture that cannot be used."""
+Look = Callable[[Path], object]  #: raises UserError for a picture that cannot be used
 
 
 class Fault(NamedTuple):

@@ -98,8 +98,7 @@ def _sense(cell: object) -> object:
 
 SenseCell = Annotated[SenseLabel | None, BeforeValidator(_sense)]
 ImageName = Annotated[Trimmed, *limited("image")]
-HUGGING_FACE = {"bytes", "path"}
-"""The keys of a picture as Hugging Face's datasets have it."""
+HUGGING_FACE = {"bytes", "path"}  #: the keys of a picture as Hugging Face's datasets have it
 
 
 def _picture(cell: object) -> object:

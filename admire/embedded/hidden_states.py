@@ -31,8 +31,7 @@ LAYERS = 18
 """Of 28: the meaning of words in context is clearest in the middle, as measured on Task 2A."""
 WEIGHTS = f"{EMBEDDED_FILE.removesuffix('.gguf')}-{LAYERS}.weights"
 """The file of converted weights, in the cache directory."""
-LIMIT = 4096
-"""Maximum tokens of a text."""
+LIMIT = 4096  #: maximum tokens of a text
 _NETWORK: Opened[tuple[QwenModel, onnxruntime.InferenceSession]] = Opened(1)
 
 

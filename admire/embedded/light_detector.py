@@ -34,8 +34,7 @@ from admire.senses.settings import Setting, Use
 if TYPE_CHECKING:
     from admire.data.items import Item
 
-BUILT_IN = Path(__file__).parent / "detector.json"
-"""The light detector that admire ships."""
+BUILT_IN = Path(__file__).parent / "detector.json"  #: the light detector that admire ships
 
 BETTER = "Votes of a strong chat model are better there (--llm openai:MODEL --sense vote)."
 """What to do about languages without training."""

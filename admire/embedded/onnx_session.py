@@ -46,8 +46,7 @@ def open_session(
         pool.shutdown(wait=False)
 
 
-MICROSOFT = "com.microsoft"
-"""Where onnxruntime has operators that ONNX lacks."""
+MICROSOFT = "com.microsoft"  #: where onnxruntime has operators that ONNX lacks
 
 
 class OnnxGraph:

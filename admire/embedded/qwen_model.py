@@ -64,8 +64,7 @@ MATRICES += [f"ffn_{part}" for part in ("gate", "up", "down")]
 """A layer's matrices of weights."""
 ROWS = 256
 """Rows of a matrix that are converted at a time, so that they stay in the processor's cache."""
-PAGE = 4096
-"""Alignment of matrices in the file of weights, in bytes, so that they can be mapped."""
+PAGE = 4096  #: alignment of matrices in the file of weights, in bytes, so that they can be mapped
 WEIGHT, ACTIVATION, ZERO = 63, 127, 128
 """The largest weight and activation, and the byte of a zero activation. With weights of 7 bits the
 sum of two products fits into 16 bits, which processors without VNNI use to add them up."""

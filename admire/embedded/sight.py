@@ -26,14 +26,10 @@ MODEL, LABELS, VECTORS = (
     Path(__file__).with_name(name) for name in ("sight.onnx", "sight.json", "sight_labels.npy")
 )
 """Files of ``make_sight.py``: the network, its labels and their vectors."""
-SIDE = 224
-"""Side of the network's square input, in pixels."""
-CORNER = 0.6
-"""The side of a corner view, as a share of the picture's shorter side."""
-LIKELIEST = 50
-"""Number of labels in a picture's vector."""
-NAMED = 3
-"""Number of labels in a picture's description."""
+SIDE = 224  #: side of the network's square input, in pixels
+CORNER = 0.6  #: the side of a corner view, as a share of the picture's shorter side
+LIKELIEST = 50  #: number of labels in a picture's vector
+NAMED = 3  #: number of labels in a picture's description
 TEMPERATURE = 2.0
 """How much probabilities are flattened before labels are averaged; 1 leaves them unchanged."""
 _NETWORK: Opened[onnxruntime.InferenceSession] = Opened(1)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-VECTORS = "embeddings.sqlite"
-"""File name in the cache directory."""
+VECTORS = "embeddings.sqlite"  #: file name in the cache directory
 PROGRESS = {
     "texts": ("Reading {} text", "Reading {} texts"),
     "queries": ("Reading {} query", "Reading {} queries"),

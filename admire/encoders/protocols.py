@@ -13,8 +13,7 @@ from admire.core.choices import Device as Device
 from admire.core.choices import Precision as Precision
 from admire.core.registry import Identified
 
-Vectors = npt.NDArray[np.float32]
-"""Unit vectors, one per row: shape (rows, width)."""
+Vectors = npt.NDArray[np.float32]  #: unit vectors, one per row: shape (rows, width)
 Role = Literal["query", "document"]
 """The role of a text for an encoder that treats queries and documents differently."""
 

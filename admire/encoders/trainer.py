@@ -41,8 +41,7 @@ with needs_extra("finetune", "Fine-tuning"):
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState
 log = logging.getLogger("admire")
 
-RANK = "rank"
-"""The trainer's name of the number by which an epoch is kept."""
+RANK = "rank"  #: the trainer's name of the number by which an epoch is kept
 
 Row = Mapping[str, Any]
 Figures = dict[str, float]
@@ -218,8 +217,7 @@ class _Neighbours(DefaultBatchSampler):
 class _LikeLengths(_Neighbours):
     """Batches of rows of similar length, drawn anew each epoch, in random order."""
 
-    POOL = 50
-    """How many batches are drawn at random, to be sorted by length among themselves."""
+    POOL = 50  #: how many batches are drawn at random, to be sorted by length among themselves
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(dataset, batch_size, drop_last, **options)

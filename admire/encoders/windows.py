@@ -14,8 +14,7 @@ from admire.encoders.protocols import Vectors
 
 Cosines = npt.NDArray[np.float64]
 
-CHARACTERS = 16
-"""How many characters a window has at most for each token that an encoder reads."""
+CHARACTERS = 16  #: how many characters a window has at most for each token that an encoder reads
 
 
 class Windows(NamedTuple):

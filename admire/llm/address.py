@@ -16,8 +16,7 @@ from pydantic import SecretStr
 from admire.core.errors import UserError
 
 OFFICIAL = "https://api.openai.com/v1"
-SHORT = 4
-"""Secrets with fewer characters are only removed where they are whole words."""
+SHORT = 4  #: secrets with fewer characters are only removed where they are whole words
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,9 @@ from admire.core.schema import adapter
 from admire.llm.chat import Capabilities, ChatModel, Image, Price, Question, Reply, Usage
 from admire.llm.prices import estimate
 
-REPLIES = "replies.sqlite"
-"""File name in the cache directory."""
-RECORD = b"\x1e"
-"""First byte of a cached reply; its record in JSON follows."""
-_LOCKS = WeakValueDictionary[str, threading.Lock]()
-"""Locks of pending questions, by their keys."""
+REPLIES = "replies.sqlite"  #: file name in the cache directory
+RECORD = b"\x1e"  #: first byte of a cached reply; its record in JSON follows
+_LOCKS = WeakValueDictionary[str, threading.Lock]()  #: locks of pending questions, by their keys
 _GUARD = threading.Lock()
 UNKNOWN = "unknown"
 

@@ -14,8 +14,7 @@ from admire.data.items import Item, SenseLabel
 
 IMAGE_SIDE = 768
 """The longest side of an image that is sent, in pixels, unless a question sets another one."""
-PARALLEL = 8
-"""How many questions a server is asked at the same time."""
+PARALLEL = 8  #: how many questions a server is asked at the same time
 SEEING = (
     "Use captions only, or a model that accepts images: openai:gpt-6.1-sol, or a server with Gemma "
     "or Qwen-VL."

@@ -225,8 +225,7 @@ LONGEST = 16_000_000
 """Maximum bytes of an answer: 4,096 tokens with 20 log-probabilities each take about 8 million."""
 SECONDS_BETWEEN_RETRIES = 1.0
 """A retry is not logged if another one was logged within so many seconds."""
-REFUSALS = 2
-"""Retries if a server refuses the connection: it may be starting."""
+REFUSALS = 2  #: retries if a server refuses the connection: it may be starting
 ENCODINGS = ("gzip", "deflate")
 """Accepted compressions of answers. A packet in one of these cannot exceed 70 megabytes."""
 

@@ -24,8 +24,7 @@ from admire.llm.chat import Unusable as Unusable
 from admire.llm.probes import DIGITS, lost_words, measure_cuts, prove_eyes
 
 Read = TypeVar("Read")
-FEW = 3
-"""If none of at least so many replies is usable, the model is at fault, not a compound."""
+FEW = 3  #: if none of at least so many replies is usable, the model is at fault, not a compound
 Kind = tuple[str, str | None]
 """What questions of a purpose have in common that are asked together: task and sense."""
 

@@ -26,8 +26,7 @@ from admire.core.storage import cache_dir, write_whole
 from admire.llm.chat import Reply, ServerError, Usage
 
 PROCESS = Path(__file__).with_name("llama_process.py")
-CONTEXT = 4096
-"""Context window of a GGUF model, in tokens: prompt and reply."""
+CONTEXT = 4096  #: context window of a GGUF model, in tokens: prompt and reply
 
 
 class LlamaServer:

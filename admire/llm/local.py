@@ -28,10 +28,8 @@ BATCH_SIZE = 4
 """Questions that are answered in one batch. The weights are then read from memory once for all of
 them: on two cores four tokens took 1.5 to 3 times as long as one, depending on the processor."""
 SMALL = {"prefills_reply": True, "judges_senses": False, "describes_both_senses": False}
-KNOWN = {EMBEDDED_SHA256: SMALL}
-"""What is known of weights, under any name, by their SHA-256."""
-ENDING = 2.0
-"""Seconds that a process may take to end after it has stopped answering."""
+KNOWN = {EMBEDDED_SHA256: SMALL}  #: what is known of weights, under any name, by their SHA-256
+ENDING = 2.0  #: seconds that a process may take to end after it has stopped answering
 
 Answer = TypeVar("Answer")
 

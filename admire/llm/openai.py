@@ -47,12 +47,9 @@ from admire.llm.pictures import data_uri
 log = logging.getLogger("admire")
 
 RETRIES = 6
-TIMEOUT = 60.0
-"""Default for the seconds that a server may take for a whole answer."""
-THINKING_TOKENS = 4096
-"""Maximum tokens of reasoning before an answer."""
-LEAST_TOKENS = 16
-"""Every reply may have so many tokens, because some servers refuse a lower limit."""
+TIMEOUT = 60.0  #: default for the seconds that a server may take for a whole answer
+THINKING_TOKENS = 4096  #: maximum tokens of reasoning before an answer
+LEAST_TOKENS = 16  #: every reply may have so many tokens, because some servers refuse a lower limit
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """Options that are omitted if a server refuses them."""
 WORDS = {"response_format": "response_format|json_schema", "logprobs": r"(?:top_)?logprobs"}

@@ -12,8 +12,7 @@ from admire.core.errors import needs_extra
 from admire.data.image_files import read_bytes, read_image
 from admire.llm.chat import Image
 
-QUALITY = 90
-"""Quality of re-encoded JPEG files, from 1 to 95."""
+QUALITY = 90  #: quality of re-encoded JPEG files, from 1 to 95
 SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
 
 

@@ -22,8 +22,7 @@ FORMATS = {
 """How thoughts begin and end, in the formats of the parsers of vLLM, SGLang and llama.cpp."""
 
 _PLAIN = r"\A\s*+(?:assistant)?(?:analysis|commentary)\s?(?=[A-Z])"
-_PLAIN_END = r"assistant\s?final(?:json)?"
-"""gpt-oss from servers that remove its special tokens."""
+_PLAIN_END = r"assistant\s?final(?:json)?"  #: gpt-oss from servers that remove its special tokens
 _BEGINNING = re.compile("|".join((_PLAIN, *FORMATS)))
 _END_OR_BRACE = re.compile(rf"[{{}}]|{'|'.join(FORMATS.values())}")
 _END_IN_PLAIN = re.compile(rf"{_END_OR_BRACE.pattern}|{_PLAIN_END}")
@@ -31,8 +30,7 @@ _FRAME = (
     r"</?(?:answer|response|final)>|<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|"
     r"<\|(?:return|end|im_end|eot_id)\|>"
 )
-_FRAMES = re.compile(rf"(?:(?:{_FRAME})\s*+)++")
-"""Marks that some models put around their answer."""
+_FRAMES = re.compile(rf"(?:(?:{_FRAME})\s*+)++")  #: marks that some models put around their answer
 
 
 def without_thoughts(text: str) -> str | None:

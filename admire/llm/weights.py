@@ -16,10 +16,8 @@ EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
 EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
-PIECE = 1 << 20
-"""Bytes that are copied at a time. Copying whole parts took three times as long."""
-PATIENCE = 600.0
-"""Seconds to wait while another command writes a model's file."""
+PIECE = 1 << 20  #: bytes that are copied at a time. Copying whole parts took three times as long
+PATIENCE = 600.0  #: seconds to wait while another command writes a model's file
 
 
 def embedded_status() -> str:

@@ -18,8 +18,7 @@ GROUPS = ("all", "idiomatic", "literal")
 COLUMNS = ["group", "n", "metric", "mean", "low", "high"]
 """Of a table of figures: a row for each group of ``n`` items and metric, with its 95 % interval."""
 
-MACRO = "macro"
-"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
+MACRO = "macro"  #: the group of macro-averages over languages, which AdMIRe 2's figures are
 
 INTERVALS = (
     "by bootstrap over the items; by Wilson for shares of fewer than 10 items or where all items "
@@ -27,8 +26,7 @@ INTERVALS = (
 )
 """Which 95 % interval a figure has, see :func:`interval`."""
 
-NOTHING = "–"
-"""The text of a figure that is not known."""
+NOTHING = "–"  #: the text of a figure that is not known
 
 
 def interval(

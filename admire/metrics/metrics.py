@@ -203,14 +203,11 @@ def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
 Drawn = npt.NDArray[np.int64]
 """Samples of items, drawn with replacement: the items of each, (samples, items)."""
 
-Statistic = Callable[[Drawn], npt.NDArray[np.float64]]
-"""A figure of each sample, (samples,)."""
+Statistic = Callable[[Drawn], npt.NDArray[np.float64]]  #: a figure of each sample, (samples,)
 
-DRAWN = 1_000_000
-"""How many items are drawn at a time."""
+DRAWN = 1_000_000  #: how many items are drawn at a time
 
-ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
-"""Of an interval, as quantiles."""
+ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]  #: of an interval, as quantiles
 
 
 def bootstrap_intervals(

@@ -33,8 +33,7 @@ Subtask = Literal["a", "b"]
 
 COLUMNS = ("item_accuracy", "sense_accuracy", "top1", "dcg", "ndcg5", "corr_official")
 """All figures that were published."""
-FEW = 30
-"""Below so many items a place is a range first."""
+FEW = 30  #: below so many items a place is a range first
 
 
 @dataclass(frozen=True)

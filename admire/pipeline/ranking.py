@@ -38,11 +38,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-BLOCK = 512
-"""How many items are ranked and written at a time."""
+BLOCK = 512  #: how many items are ranked and written at a time
 
-PART = "part_"
-"""Prefix of the columns that sum to the score, over all rows of a candidate."""
+PART = "part_"  #: prefix of the columns that sum to the score, over all rows of a candidate
 
 Thing = TypeVar("Thing")
 

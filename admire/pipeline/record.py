@@ -29,8 +29,7 @@ PACKAGES = (
 )
 """Packages whose versions a run records."""
 
-VERSION = 1
-"""The version of the format of run folders, stored in run.json; others are refused."""
+VERSION = 1  #: the version of the format of run folders, stored in run.json; others are refused
 
 
 def refuse_limited(run: object, record: Mapping[str, Any], count: int, of: int) -> None:
@@ -96,8 +95,7 @@ MISSING = {
 }
 """Counts that are printed if they are not 0: the heading of a column, and words in a sentence."""
 
-UNKNOWN = "–"
-"""A cell without a value."""
+UNKNOWN = "–"  #: a cell without a value
 
 
 def count_item(tallies: Tallies, row: Row) -> None:

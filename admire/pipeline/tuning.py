@@ -21,8 +21,7 @@ from admire.rankers.scorer import Scores, comparable, compared, query_weights, r
 from admire.rankers.settings import Scoring
 from admire.senses.sense import Sense
 
-METRICS = ("top1", "dcg", "corr_official", "corr_rank")
-"""The figures of items with a whole order."""
+METRICS = ("top1", "dcg", "corr_official", "corr_rank")  #: the figures of items with a whole order
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
 STANDARDISED: tuple[Standardise, ...] = ("no", "noise", "item")

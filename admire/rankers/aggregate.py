@@ -15,8 +15,7 @@ from admire.rankers.scorer import Scores
 Places = npt.NDArray[np.int64]
 """The place of each candidate in each order, 0 for the best; shape (orders, candidates)."""
 
-KEMENY_MOST = 8
-"""Maximum number of candidates for trying all orders: 40,320 of them."""
+KEMENY_MOST = 8  #: maximum number of candidates for trying all orders: 40,320 of them
 PRIOR = 0.1
 """Weight of the sum of squared strengths in Bradley-Terry: a normal prior of deviation 2.2."""
 

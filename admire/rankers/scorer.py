@@ -17,11 +17,9 @@ from admire.senses.sense import NO_SENSE, Sense
 Scores = npt.NDArray[np.float64]
 Unit = Standardise | Literal["noise alone"]
 
-RRF_K = 60
-"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
+RRF_K = 60  #: constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)
 
-SMALLEST = 1e-6
-"""Smaller deviations of cosines are due to rounding."""
+SMALLEST = 1e-6  #: smaller deviations of cosines are due to rounding
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:

@@ -28,10 +28,8 @@ from admire.senses.meaning import (
 )
 
 MEANING_TOKENS = 90
-ATTEMPTS = 3
-"""How often a model is asked, each time with another seed, for a usable reply."""
-WORDS_TOKENS = 40
-"""Maximum tokens of a compound's words in English."""
+ATTEMPTS = 3  #: how often a model is asked, each time with another seed, for a usable reply
+WORDS_TOKENS = 40  #: maximum tokens of a compound's words in English
 
 _FRAME = frozenset(
     words_of(

@@ -29,10 +29,8 @@ from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
-HINTS = 2
-"""Maximum number of glosses from a dictionary in a prompt."""
-WORD_HINTS = 10
-"""The same for a word in a phrase, where any of them may be meant."""
+HINTS = 2  #: maximum number of glosses from a dictionary in a prompt
+WORD_HINTS = 10  #: the same for a word in a phrase, where any of them may be meant
 
 Method = Literal["vote", "detector", "given"]
 """What decides senses: a chat model, or the recording in its place; a detector; or the data."""
@@ -236,8 +234,7 @@ def check_contexts(items: Iterable[Item]) -> None:
             )
 
 
-Read = Sequence[tuple[Item, Interpretation]]
-"""Items with one model's interpretations of them."""
+Read = Sequence[tuple[Item, Interpretation]]  #: items with one model's interpretations of them
 
 
 def warn_of_unusable(read: Read, name: str, *, voted: bool) -> None:

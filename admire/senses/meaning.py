@@ -16,12 +16,10 @@ from admire.llm.chat import thinks_aloud
 from admire.prompts import quoted
 from admire.prompts.quotations import data_of, runs_of, without_lines, without_objects, words_of
 
-DEFINITIONS = 2
-"""Maximum number of definitions of a sense."""
+DEFINITIONS = 2  #: maximum number of definitions of a sense
 CONSIDERED = 20
 """How many definitions of a reply are considered. The tokens of a reply allow no more."""
-LONGEST = 50
-"""Maximum words of a definition; longer lines are thoughts."""
+LONGEST = 50  #: maximum words of a definition; longer lines are thoughts
 REPEATS = "it only repeats the compound's words"
 
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
@@ -134,8 +132,7 @@ def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
 
 
 _NAME = r'"(?:phrase|idiom)"\s*:\s*'
-_INSIDE = r'(?:[^"\\]|\\.)*'
-"""A JSON text between its quotes."""
+_INSIDE = r'(?:[^"\\]|\\.)*'  #: a JSON text between its quotes
 
 
 def _unescape(text: str) -> str:

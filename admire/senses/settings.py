@@ -14,8 +14,7 @@ from admire.data.items import Item
 Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
-Layers = Literal["last", "all"]
-"""The hidden layers whose first states a classifier uses."""
+Layers = Literal["last", "all"]  #: the hidden layers whose first states a classifier uses
 
 
 class Use(NamedTuple):

@@ -33,8 +33,7 @@ log = logging.getLogger("admire")
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """The senses of Task 2A's labels 0 and 1."""
 
-FIGURES = ("macro_f1", "f1_of_averages", "accuracy")
-"""The metrics for decisions."""
+FIGURES = ("macro_f1", "f1_of_averages", "accuracy")  #: the metrics for decisions
 
 
 class _Row(BaseModel):

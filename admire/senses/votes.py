@@ -69,8 +69,7 @@ _LABEL = re.compile(
 ANSWER, CUT = 30, 12
 """Maximum words of a line that is an answer, and of its first sentence if the reply was cut off.
 Longer ones are thoughts."""
-ANSWERED = 8
-"""Maximum words of an answer that begins like thoughts: "Okay, it is literal"."""
+ANSWERED = 8  #: maximum words of an answer that begins like thoughts: "Okay, it is literal"
 
 
 def read_label(reply: str, data: Collection[str] = (), *, cut: bool = False) -> SenseLabel | None:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-TABLE = "\tpredicted_type\t"
-"""By which a table of senses is recognised."""
+TABLE = "\tpredicted_type\t"  #: by which a table of senses is recognised
 
 
 @register("task", "sense")

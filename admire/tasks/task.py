@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from admire.llm.session import Session
     from admire.pipeline.forecast import DryRun
 
-Values = Mapping[str, Any]
-"""Values of settings by field; the others have their defaults."""
-Data = str | Path
-"""A file or folder, or a dataset on the hub."""
+Values = Mapping[str, Any]  #: values of settings by field; the others have their defaults
+Data = str | Path  #: a file or folder, or a dataset on the hub
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,7 @@ class Result:
     record: dict[str, Any] = field(default_factory=dict)
     """How it was made; of a training, the card of the model."""
     files: Sequence[Path] = ()
-    items: Sequence[dict[str, Any]] = ()
-    """A row for each item, for tasks that have them."""
+    items: Sequence[dict[str, Any]] = ()  #: a row for each item, for tasks that have them
 
 
 class Task(ABC):

@@ -138,8 +138,7 @@ def _best_places(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, A
             yield {"ranker": ranker, "llm": llm, "answers": len(shown_at), "places": even}
 
 
-AUDIT = "audit.json"
-"""An audit's file name in a run folder."""
+AUDIT = "audit.json"  #: an audit's file name in a run folder
 
 
 @dataclass(frozen=True)

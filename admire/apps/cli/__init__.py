@@ -15,11 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-GRACE = 1.5
-"""Seconds that a command has to clean up after Ctrl-C."""
+GRACE = 1.5  #: seconds that a command has to clean up after Ctrl-C
 
-STOPPED = 130
-"""The exit code after Ctrl-C, as in shells."""
+STOPPED = 130  #: the exit code after Ctrl-C, as in shells
 
 _ending = threading.Lock()
 

@@ -21,8 +21,7 @@ from admire.tasks.task import CONFIG_FILE as CONFIG_FILE
 from admire.tasks.task import SettingsSource as SettingsSource
 
 Command = TypeVar("Command", bound=Callable[..., None])
-Options = Mapping[str, Any] | None
-"""The values that a user gave for fields of settings classes."""
+Options = Mapping[str, Any] | None  #: the values that a user gave for fields of settings classes
 
 PANELS = get_args(Panel)
 DAILY = Group("Common options (--help-all for the rest)", sort_key=1)

@@ -27,20 +27,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-REPORT = "report.html"
-"""File name of the page that shows a run, in its folder."""
+REPORT = "report.html"  #: file name of the page that shows a run, in its folder
 
-PIPED = 120
-"""The width of files and pipes, in characters, unless the environment has COLUMNS."""
+PIPED = 120  #: the width of files and pipes, in characters, unless the environment has COLUMNS
 
-FIGURE = 23
-"""Width of a figure with its interval, in characters; longer texts may be wrapped."""
+FIGURE = 23  #: width of a figure with its interval, in characters; longer texts may be wrapped
 
 ASKED = ("Stage", "Model", "Requests", "Cached", "Input tokens", "Output tokens")
 """Headings of what chat models were or would be asked."""
 
-SHOWN = 20
-"""How many items' rankings are printed; the run folder contains all."""
+SHOWN = 20  #: how many items' rankings are printed; the run folder contains all
 
 
 def show_run(

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-FEW = 200
-"""Choices that are made on fewer items hardly carry over."""
+FEW = 200  #: choices that are made on fewer items hardly carry over
 
 
 def demo(

@@ -14,11 +14,9 @@ from admire.core.files import read_text
 from admire.data.overlap import KINDS
 from admire.metrics.figures import NOTHING
 
-NAMED = 5
-"""How many items or parts a cell names."""
+NAMED = 5  #: how many items or parts a cell names
 
-Match = Mapping[str, Any]
-"""A row of :attr:`admire.apps.audit.audit.Audit.matches`."""
+Match = Mapping[str, Any]  #: a row of :attr:`admire.apps.audit.audit.Audit.matches`
 
 
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:

@@ -15,8 +15,7 @@ from admire.apps.report.report import read_file, template
 from admire.core.progress import hidden_progress
 from admire.pipeline.ranking import Run
 
-MOST = 20
-"""How many items are shown: a notebook's file keeps all pictures that it shows."""
+MOST = 20  #: how many items are shown: a notebook's file keeps all pictures that it shows
 
 
 def run_cards(run: Run) -> str:

@@ -28,8 +28,7 @@ log = logging.getLogger("admire")
 
 HINT = "Say where the data are (--data) to see pictures."
 
-SIDE = 320
-"""The longest side of a thumbnail, in pixels."""
+SIDE = 320  #: the longest side of a thumbnail, in pixels
 
 Shown = dict[str, Any]
 """A picture as a page shows it: as ``picture`` its address, or ``#`` and the id under which the

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 10  # of probabilities
-FEW = 5
-"""Bins of fewer items are not joined by a line."""
+FEW = 5  #: bins of fewer items are not joined by a line
 
 SENSES = ("idiomatic", "literal")
 DECIDED = ["sentence_type", "probability_idiomatic"]

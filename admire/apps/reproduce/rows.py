@@ -35,11 +35,9 @@ KEPT = {"encoder", "device", "track", "sense", "instruction_format", "llm_url"}
 ITEM = {"compound", "sentence", "sentence_type"}
 """What items have that can be compared with those of another row."""
 
-Items = Sequence[dict[str, Any]]
-"""Items with their figures, a row for each."""
+Items = Sequence[dict[str, Any]]  #: items with their figures, a row for each
 
-Fields = Mapping[str, Option]
-"""The settings that there are, by name."""
+Fields = Mapping[str, Option]  #: the settings that there are, by name
 
 
 def naming(kind: Kind, fields: Fields) -> list[Option]:

@@ -31,8 +31,7 @@ from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
-BATCH = 2048
-"""How many entries are encoded and added at once."""
+BATCH = 2048  #: how many entries are encoded and added at once
 
 MEMORY = 64 * 2**20
 """With so many bytes of pictures from Parquet files, a batch is complete with fewer entries."""

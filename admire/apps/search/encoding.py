@@ -24,8 +24,7 @@ from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.encoders.cached import checked
 from admire.encoders.windows import Windows
 
-Rows = npt.NDArray[np.int64]
-"""Numbers of entries: places in memory, or LanceDB's numbers of rows."""
+Rows = npt.NDArray[np.int64]  #: numbers of entries: places in memory, or LanceDB's numbers of rows
 
 Encoded = Mapping[str, Windows]
 """Unit vectors of some entries by track; one of NaN for what an entry lacks."""

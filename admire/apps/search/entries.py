@@ -27,11 +27,9 @@ from admire.data.limits import check_text
 
 log = logging.getLogger("admire")
 
-FILES = (".txt", ".jsonl", *TABLES)
-"""The suffixes of files that are read."""
+FILES = (".txt", ".jsonl", *TABLES)  #: the suffixes of files that are read
 
-COLUMNS = ("image", "caption", "text", "id")
-"""The columns that are read."""
+COLUMNS = ("image", "caption", "text", "id")  #: the columns that are read
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,8 @@ from admire.rankers.scorer import SMALLEST
 if TYPE_CHECKING:
     from admire.apps.search.lance_table import Table
 
-FORMAT = 5
-"""The version of the layout of index folders."""
-MADE_BY = "of an index of admire"
-"""What an exported file says of itself."""
+FORMAT = 5  #: the version of the layout of index folders
+MADE_BY = "of an index of admire"  #: what an exported file says of itself
 
 Numbers = npt.NDArray[np.float64]
 

@@ -27,8 +27,7 @@ with needs_extra("lance", "An index"):
     import pyarrow
     from lancedb.index import IvfPq
 
-BLOCK = 4096
-"""How many vectors are read at once: 6 MB at 384 dimensions."""
+BLOCK = 4096  #: how many vectors are read at once: 6 MB at 384 dimensions
 
 WIDER, SHARE = 50, 1000
 """For k entries, WIDER * k are found by compressed vectors and then compared exactly; of a large
@@ -41,14 +40,11 @@ INDEXED = 250_000
 """From so many vectors on, a track has an approximate index: comparing every vector would take more
 than a tenth of a second."""
 
-MORE = "caption_more"
-"""The column of the windows of long captions after their first."""
+MORE = "caption_more"  #: the column of the windows of long captions after their first
 
-PROBES = 64
-"""How many partitions of the index are searched."""
+PROBES = 64  #: how many partitions of the index are searched
 
-FRAGMENTS = 1024
-"""How many parts the table may have before they are merged."""
+FRAGMENTS = 1024  #: how many parts the table may have before they are merged
 
 
 class Table:

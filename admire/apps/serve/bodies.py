@@ -75,8 +75,7 @@ def check_json(body: bytearray, megabytes: float) -> None:
         raise Problem(413, f"The row has more than {megabytes:g} MB besides its pictures.")
 
 
-SIDE = 1024
-"""The longest side of a picture's copy, in pixels."""
+SIDE = 1024  #: the longest side of a picture's copy, in pixels
 
 
 def check_picture(path: Path, name: str, megapixels: float) -> None:

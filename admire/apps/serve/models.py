@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 Opened = TypeVar("Opened")
 
-FORGOTTEN = 60.0
-"""Seconds after which it is tried again to open what could not be opened."""
+FORGOTTEN = 60.0  #: seconds after which it is tried again to open what could not be opened
 
 
 class OpeningError(UserError):

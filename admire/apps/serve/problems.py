@@ -51,8 +51,7 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
         return JSONResponse(content, self.status, self.headers, media_type=PROBLEM_TYPE)
 
 
-LATER = {"Retry-After": "10"}
-"""A header of problems that pass."""
+LATER = {"Retry-After": "10"}  #: a header of problems that pass
 
 
 def problem_of(error: Exception) -> Problem:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 LanguageFrom = Literal["request", "sentence", "default"]
 
-BY_HAND = ", by hand"
-"""What ends the name of a chat model whose reading a person sent."""
+BY_HAND = ", by hand"  #: what ends the name of a chat model whose reading a person sent
 
 
 def rank_item(

@@ -32,8 +32,7 @@ Name = Annotated[str, *limited("image")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Many = Field(max_length=1_000)  # pydantic reads no further
-START = "data:[^,]{0,200};base64,"
-"""How the data URI of a picture begins."""
+START = "data:[^,]{0,200};base64,"  #: how the data URI of a picture begins
 
 
 def _decoded(value: object) -> bytes:

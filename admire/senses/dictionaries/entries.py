@@ -16,10 +16,8 @@ from admire.core.registry import blamed, checked
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language, language_name
 
-GLOSS = 300
-"""Maximum characters of a gloss or an example."""
-LONGEST = 8
-"""Maximum words of an expression whose other spellings are also looked up."""
+GLOSS = 300  #: maximum characters of a gloss or an example
+LONGEST = 8  #: maximum words of an expression whose other spellings are also looked up
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
 CONCRETE_TAGS = frozenset(
@@ -71,8 +69,7 @@ class Entries:
         return tuple(map(attrgetter("gloss"), getattr(self, sense)))
 
 
-NO_ENTRIES = Entries()
-"""The entries of an expression that no dictionary has."""
+NO_ENTRIES = Entries()  #: the entries of an expression that no dictionary has
 
 
 def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:

@@ -32,12 +32,9 @@ from admire.data.limits import LIMITS, limited, without_invalid
 from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
 from admire.senses.sense_table import LanguageTag
 
-VERSION = 1
-"""The version of the index; other versions are rebuilt."""
-EXAMPLES = 3
-"""Maximum number of examples of a sense."""
-PATIENCE = 3600.0
-"""Seconds to wait for another process that builds the same index."""
+VERSION = 1  #: the version of the index; other versions are rebuilt
+EXAMPLES = 3  #: maximum number of examples of a sense
+PATIENCE = 3600.0  #: seconds to wait for another process that builds the same index
 POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
 """Tags of senses that only point to another word."""
 POINTING = "used other than figuratively or idiomatically"

@@ -19,8 +19,7 @@ from admire.tasks.retrieval.passages import Split, relevance
 
 log = logging.getLogger("admire")
 
-Similarities = npt.NDArray[np.float64]
-"""Of queries and documents, shape (queries, documents)."""
+Similarities = npt.NDArray[np.float64]  #: of queries and documents, shape (queries, documents)
 
 
 def rank_documents(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:

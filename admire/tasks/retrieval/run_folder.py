@@ -18,8 +18,7 @@ from admire.tasks.retrieval.passages import Passage, relevance
 from admire.tasks.retrieval.query_scores import rank_documents, score_types, trec_scores, write_trec
 from admire.tasks.retrieval.retrieve import Retrieval
 
-TEXTS = 10
-"""How many documents of each query have their texts in the folder."""
+TEXTS = 10  #: how many documents of each query have their texts in the folder
 
 VERSION = 1
 

@@ -15,8 +15,7 @@ from admire.encoders.training_settings import DATA, LEARNED, LOSS, FitSettings, 
 from admire.rankers.settings import Scoring
 
 FolderName = Literal["train", "val", "test"]
-SPLITS: tuple[str, ...] = get_args(FolderName)
-"""The folders of a benchmark."""
+SPLITS: tuple[str, ...] = get_args(FolderName)  #: the folders of a benchmark
 
 SplitName = Literal[FolderName, "test-gold", "test-silver"]
 """A folder, or of ``test`` the PIEs whose texts people checked (gold) or not (IdioLink, 3.2.3)."""

@@ -20,8 +20,7 @@ from admire.tasks.retrieval.queries import encode_queries
 from admire.tasks.retrieval.query_scores import Similarities, score_queries
 from admire.tasks.retrieval.settings import Bm25Variant, InstructionFormat, QueryForm
 
-Bm25Query = Literal["sentence", "span"]
-"""What of a query BM25 compares with whole documents."""
+Bm25Query = Literal["sentence", "span"]  #: what of a query BM25 compares with whole documents
 
 BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
 """Pairs of k1 and b that the paper tries (appendix E.1)."""

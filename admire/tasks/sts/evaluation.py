@@ -34,14 +34,11 @@ from admire.tasks.sts.settings import SimilaritySettings, TrainingSetting
 
 log = logging.getLogger("admire")
 
-Similarities = Mapping[tuple[str, str], float]
-"""Similarities by a model, for each two sentences."""
+Similarities = Mapping[tuple[str, str], float]  #: similarities by a model, for each two sentences
 
-SUBMISSION = ["ID", "Language", "Setting", "Sim"]
-"""The columns of a submission to Task 2B."""
+SUBMISSION = ["ID", "Language", "Setting", "Sim"]  #: the columns of a submission to Task 2B
 
-ATTEMPTS = 3
-"""How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
+ATTEMPTS = 3  #: how often a chat model is asked at most, until its reply holds a number from 0 to 1
 
 
 @dataclass(frozen=True)

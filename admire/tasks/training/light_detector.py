@@ -22,10 +22,8 @@ from admire.prompts import Prompts
 from admire.tasks.training.settings import DetectorTraining
 
 HEADS = 5
-PLACES = 4
-"""Places of the first encoder."""
-STRENGTH = 30
-"""Times the setting ``strength``, for further encoders, whose vectors are shorter."""
+PLACES = 4  #: places of the first encoder
+STRENGTH = 30  #: times the setting ``strength``, for further encoders, whose vectors are shorter
 
 
 def sample_items(
