@@ -48,6 +48,9 @@ def ends(stdout: TextIO | None, *arguments: object) -> object:
 def test_what_no_command_can_print_is_reported_once(capsys, command):
     with reader_gone() as stream:
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (141, "")
+    with reader_gone() as stream:
+        stream.reconfigure(write_through=True)  # as with PYTHONUNBUFFERED
+        assert (ends(stream, *command.split()), capsys.readouterr().err) == (141, "")
     with full_disk() as stream:
         assert (ends(stream, *command.split()), capsys.readouterr().err) == (2, FULL)
 

@@ -67,7 +67,7 @@ def test_what_is_a_picture_is_taken_or_named(capsys, tmp_path):
     with Image.open(folder / "a.png") as picture:
         picture.convert("RGB").save(folder / "b.JFIF", "JPEG")
         picture.convert("RGB").save(folder / "c.MPO", "MPO", save_all=True)
-    for name in ("d.HEIC", "e.svg", "notes.md", "@eaDir/a.png"):
+    for name in ("d.HEIC", "e.svg", "notes.md", "@eaDir/a.png", "#recycle/b.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
     code, _, err = run(capsys, "init", tmp_path)

@@ -169,7 +169,9 @@ def encoded(content: str | bytes, encoding: str) -> Response:
 
 FAULTS: dict[str, tuple[Response, int, *tuple[str, ...]]] = {
     "a wrong key": (refusal(401), 1, "refused the key", "OPENAI_API_KEY"),
+    "a forbidden country": (refusal(403, "Country not supported"), 1, "Country not supp", "KEY"),
     "an unknown model": (refusal(404), 1, "does not know the model 'tiny'", "address"),
+    "an error that is a text": (answered('{"error": "No max_new_tokens"}', 400), 1, "No max_new"),
     "a bad request": (refusal(422, "too large"), 1, "refused the request", "too large"),
     "a rate limit": (refusal(429), LASTS, f"too many requests' after {RETRIES} retries", "quota"),
     "waits that do not help": (
@@ -195,7 +197,7 @@ FAULTS: dict[str, tuple[Response, int, *tuple[str, ...]]] = {
     "an error in spite of its status": (
         refusal(200, f"No quota for {KEY}"),
         1,
-        "returned an error: No quota for ***. Try again later",
+        "returned an error: No quota for *** (c). Try again later",
     ),
     "half a reply": (
         completion("Lit", {"finish_reason": "network_error"}),

@@ -187,6 +187,14 @@ def test_a_limit_ends_the_questions_and_cached_replies_are_free(limits, price, s
     assert model.prompts == ["first", "second"]
 
 
+def test_no_more_requests_are_sent_than_are_allowed_however_many_at_once():
+    model = ScriptedChat(str.upper, parallel=8)
+    llm = Session(most_requests=3).bind(model)
+    with pytest.raises(UserError, match="limit of 3 requests reached"):
+        ask(llm, *(Question(f"Question {k}") for k in range(9)))
+    assert len(model.prompts) == 3
+
+
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
 
 
@@ -272,7 +280,16 @@ def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path
     rank([item], settings("listwise", sense="given", track="caption"), llms=[judge])
 
 
-@pytest.mark.parametrize("reply", [NUMBER, f"It is {NUMBER}, a number with 3 digits.", "5 8 2"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(NUMBER, f"It is {NUMBER}, a number with 3 digits.", "5 8 2", "３ digits: ５８２"),
+        *(
+            "There are 3 digits: 5, 8 and 2.",
+            "A 3-digit number: **5** **8** **2**",
+        ),
+    ],
+)
 def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path, reply):
     items = [_meant(pictured(tmp_path, ["dull.png", "best.png"], captions=False), k) for k in "ab"]
 

@@ -21,6 +21,10 @@ from admire.core.storage import PATIENCE, cache_dir, only_writer
 Thing = TypeVar("Thing")
 
 
+class CacheError(UserError):
+    """The cache cannot be used: it is damaged, or the disk is full."""
+
+
 class Opened(Generic[Thing]):
     """The things that were used last, by key. Others end once nobody refers to them.
 
@@ -153,7 +157,7 @@ class Cache:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise UserError(
+            raise CacheError(
                 f"{self.path}: the cache cannot be used ({error}). Free space, remove the file "
                 "(what it held is asked for again), or set ADMIRE_CACHE to another folder."
             ) from error

@@ -22,7 +22,8 @@ log = logging.getLogger("admire")
 
 OTHERS = (".heic", ".heif", ".jxl")
 """Suffixes of pictures that are not read, besides those that Python knows."""
-OF_TOOLS = ("@eadir", "__macosx")  #: folders with the thumbnails and notes of a storage system
+OF_TOOLS = ("@eadir", "__macosx", "#recycle", "$recycle.bin", "lost+found")
+"""Folders with what storage systems keep."""
 
 
 def init_set(folder: Path, pictures: Sequence[Path] = ()) -> pd.DataFrame:

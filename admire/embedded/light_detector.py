@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import read_text
 from admire.core.progress import log_once
-from admire.core.schema import STRICT
+from admire.core.schema import STRICT, complaint
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
@@ -198,8 +198,11 @@ def open_light(file: str) -> LightDetector:
     try:
         return _read(read_text(path))
     except ValueError as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            why = f"{'.'.join(map(str, error.errors()[0]['loc']))} {complaint(error)}".strip(" .")
         raise UserError(
-            f"{path}: is not a detector of this version of admire ({error}). Train it again.",
+            f"{path}: is not a detector of this version of admire ({why}). Train it again.",
             "detector",
         ) from None
 

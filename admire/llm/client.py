@@ -78,8 +78,9 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     if not isinstance(answer, Mapping):
         raise NoReply(f"{json.dumps(answer)[:60]} in place of an object")
     if reason := _error(answer) or (answer.get("detail") if "choices" not in answer else None):
-        reason = " ".join(str(_at(reason, "message") or reason).split())
-        raise Withheld(f"returned an error: {reason}")
+        text = " ".join(str(_at(reason, "message") or reason).split())
+        code = _at(reason, "code") if _at(reason, "message") else None
+        raise Withheld(f"returned an error: {text}" + f" ({code})" * isinstance(code, str))
     finish, text = how_ended(answer), message_text(answer)
     text = "" if finish == "filter" else without_thoughts(text) or ""
     usage, counts = None, answer.get("usage")

@@ -278,7 +278,7 @@ class _Asking:
         """Check that the budget is not spent, and that the model sees pictures if there are any."""
         if account := self.model.account:
             with _naming(questions[0]):
-                account.check_budget()
+                account.check_budget(len(questions))
         looks = any(question.images for question in questions)
         if looks and not self.model.sees and questions != [DIGITS]:
             converse([prove_eyes(self.model)], self.model)

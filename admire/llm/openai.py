@@ -67,11 +67,11 @@ REFUSALS: Mapping[int | str, tuple[str, ...]] = {
         (301, 302, 303, 307, 308),
         ("{where} redirects to another address. Use that address if you trust it.", "llm_url"),
     ),
-    **dict.fromkeys((401, 403), ("{where} refused the key. Check OPENAI_API_KEY.",)),
+    **dict.fromkeys((401, 403), ("{where} refused the key{because}. Check OPENAI_API_KEY.",)),
     402: ("{where} reports that the key has no credit left ({message}). Add credit.",),
     404: (
-        "{where} does not know the model '{model}', or is not the address of an API{v1}. Use "
-        "another model, or another server.",
+        "{where} does not know the model '{model}'{because}, or is not the address of an API{v1}. "
+        "Use another model, or another server.",
         *("llms", "llm_url"),
     ),
     "page": (
@@ -272,7 +272,7 @@ class OpenAIChat(ChatModel):
                 # That took nearly half of the client's time.
                 answer = self.client.post("/chat/completions", body=body, cast_to=httpx2.Response)
                 return read_json(answer)
-            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+            except _REFUSED as error:
                 message, sent = f"{error.message} {error.body}", [o for o in OPTIONAL if o in body]
                 refused = [option for option in OPTIONAL if option == error.param]
                 if not refused and not _CONTEXT.search(message):
@@ -291,6 +291,8 @@ class OpenAIChat(ChatModel):
         where, later = self.address.shown, True
         message = self._redact(error)[:300]
         if isinstance(error, openai.APIStatusError):
+            if isinstance(error.body, str) and error.body not in message:  # such as TGI's
+                message += f": {self._redact(Exception(error.body))[:300]}"
             return self._refusal(error, message, question.images)
         if isinstance(error, openai.APITimeoutError):
             reason = f"did not answer within {self._timeout:g} s{_retried(error)}. Is it busy?"
@@ -312,6 +314,7 @@ class OpenAIChat(ChatModel):
         """Return the error of an answer whose status is not success; see :data:`REFUSALS`."""
         why: int | str = min(error.status_code, 500)
         page = error.response.text
+        is_page = re.match(r"\s*<(?:!|\?xml|html|head)", page, re.I)
         if _CONTEXT.search(message):
             why = "too long"
         elif images and _BLIND.search(message):
@@ -322,7 +325,7 @@ class OpenAIChat(ChatModel):
             why = 402
         elif why in (404, 405):
             why = 404
-        elif why in range(400, 413) and re.match(r"\s*<(?:!doctype|html|head)\b", page, re.I):
+        elif why in range(400, 413) and is_page:
             why = "page"
         title = re.search(r"<title>([^<]{1,80})", self._redact(Exception(page)), re.I)
         where = self.address.shown
@@ -332,6 +335,7 @@ class OpenAIChat(ChatModel):
             v1="" if re.search(r"/v\d", where) else f" (that may be {where}/v1)",
             model=self.model,
             message=message,
+            because="" if is_page else f" ({message})",
             status=error.status_code,
             title=f" '{title[1].strip()}'" if title else "",
             again=_retried(error),
@@ -354,7 +358,12 @@ _THINKS = re.compile(
 """Names of models that reason first. Others are detected by what they refuse, or by a reply that
 thoughts use up."""
 _CONTEXT = re.compile(r"(?i)context[ _](?:length|size|window)|maximum context|too many tokens")
-_SCHEMA = re.compile(r"(?i)schema|grammar|structured.?output|json.?(?:mode|object)|guided")
+_SCHEMA = re.compile(
+    r"(?i)schema|grammar|structured.?output|json.?(?:mode|object)|guided|response.?format|"
+    r"additionalProperties|\benum\b|format.?enforcer"
+)
+_REFUSED = openai.BadRequestError, openai.UnprocessableEntityError, openai.NotFoundError
+"""Errors that may be about an option: OpenRouter finds no model that supports it."""
 _BLIND = re.compile(
     r"mmproj|not (?:a )?(?:multimodal|vision)|"
     r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
@@ -364,7 +373,8 @@ _BLIND = re.compile(
 
 _FILTERED = re.compile(
     r"content.?(?:filter|management|policy|exists risk)|responsible.?ai|data.?inspection|"
-    r"inappropriate content|moderation|guardrail|\bflagged\b|\bsafety\b",
+    r"inappropriate content|moderation|guardrail|\bflagged\b|(?<![a-z])safety(?![a-z])|"
+    r"usage guidelines|敏感",  # that is "sensitive"
     re.IGNORECASE,
 )
 """What servers say of questions that their filters refuse: Azure, OpenAI, DeepSeek, Qwen, …"""
@@ -374,12 +384,13 @@ def _unanswered(error: openai.OpenAIError) -> str:
     """Return why a reply is empty: a filter, or Groq's failure to write JSON; empty for others."""
     if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 403, 422):
         return ""
-    body = error.body if isinstance(error.body, Mapping) else {}
+    body = error.body if isinstance(error.body, Mapping) else {"message": error.body}
     if "failed_generation" in str(body):
         return "was not written in the form that was asked for"
     # Not all of the body: it may repeat the question.
     reasons = map(str, (error.code, error.type, body.get("message"), body.get("detail")))
-    return next((f"was withheld by a filter ({t})" for t in reasons if _FILTERED.search(t)), "")
+    filtered = (t for t in reasons if _FILTERED.search(t) and not t.lstrip().startswith("<"))
+    return next((f"was withheld by a filter ({t[:300]})" for t in filtered), "")
 
 
 def _retried(error: openai.OpenAIError) -> str:

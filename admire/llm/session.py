@@ -62,7 +62,7 @@ class Session:
         self.plugins = plugins or {}
         self.seconds: dict[str, float] = {}
         self._options = {"timeout": timeout, "parallel": parallel}
-        self._spent = 0.0
+        self._spent, self._sent = 0.0, 0
         self._entries: dict[tuple[str, str], Entry] = {}
         self._answered_by: dict[str, dict[str, None]] = {}  # by model, each name once, in order
         self._lock = threading.Lock()
@@ -101,9 +101,11 @@ class Session:
                     entry = Entry._make((*old[:2], answered, *sums, old.why or entry.why))
                 self._entries[entry[:2]] = entry
 
-    def check_budget(self) -> None:
-        """Refuse a question that is not cached if the budget or the requests are spent."""
-        if sum(entry.calls - entry.from_cache for entry in self.entries()) >= self.most_requests:
+    def check_budget(self, count: int = 1) -> None:
+        """Count questions that are sent; refuse them if the budget or the requests are spent."""
+        with self._lock:
+            self._sent += count
+        if self._sent > self.most_requests:
             limit = f"limit of {self.most_requests} requests reached"
             raise UserError(f"{limit}. Limits apply per command.", "most_requests")
         if self._spent >= self.budget:

@@ -184,7 +184,7 @@ class RequestOptions:
     price: Annotated[tuple[Weight, ...] | None, Option(CHAT, in_file=False)] = None
     """Price of a server without a price list: IN,OUT, US dollars for a million tokens each."""
     most_requests: Annotated[Count | None, Option(CHAT, in_file=False)] = None
-    """Limit of uncached requests; requests in flight may exceed it."""
+    """Limit of uncached requests."""
     fresh: Annotated[bool, Option(CHAT, in_file=False)] = False
     """Ignore and overwrite cached replies. Omit to resume an interrupted run."""
 

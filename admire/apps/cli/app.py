@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from inspect import cleandoc
 from io import TextIOWrapper
@@ -173,6 +175,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except REPORTED as error:
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
             code = BROKEN_PIPE  # Rich ends the process where the reader of stdout left
+        elif isinstance(error, BrokenPipeError) and _reader_left():
+            code = BROKEN_PIPE
         else:
             problem = _as_user_error(error)
     try:
@@ -191,6 +195,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
             text += flags(problem)
         print(visible(text), file=sys.stderr)
     sys.exit(2 if problem else code)
+
+
+def _reader_left() -> bool:
+    """Return whether stdout is a pipe that its reader has closed."""
+    with suppress(OSError, ValueError):  # it is no file
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    return False
 
 
 def _as_user_error(error: BaseException) -> UserError:

@@ -285,13 +285,17 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
 
 def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     """Print a table with a row for each item."""
+    from rich.cells import cell_len
     from rich.table import Table
 
-    table = Table(show_lines=True)
-    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column("Sense", min_width=16, max_width=24)
-    table.add_column("Gloss", min_width=26, max_width=32)
-    table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
+    table, console = Table(show_lines=True), _console()
+    compound = min(24, max([8, *(cell_len(ranking.item.compound) for ranking in rankings)]))
+    widths = compound, min(24, console.width - 98), min(32, console.width - 92)
+    rest = console.width - sum(widths) - 13  # of lines; Rich crops what is wider
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=widths[0])
+    table.add_column("Sense", min_width=16, max_width=widths[1])
+    table.add_column("Gloss", min_width=26, max_width=widths[2])
+    table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis", max_width=rest)
     for ranking in rankings:
         senses, meanings, candidates = [], [], []
         for reading in ranking.interpretations:
@@ -309,7 +313,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
             cell(*meanings or ["–"]),
             cell(*candidates),
         )
-    _console().print(table)
+    console.print(table)
 
 
 def _print_block(ranking: Ranking, prefix: str) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from admire.apps.report.report import short_name
 from admire.core.choices import ProfileName
 from admire.core.errors import UserError
-from admire.llm.bound_model import BoundModel
 
 if TYPE_CHECKING:
     from admire.encoders import TextEncoder
@@ -173,7 +172,7 @@ class Models:
 
         def read(name: str) -> None:
             for llm in self.llms(replace(settings, llms=(name,))):
-                if llm.free and isinstance(llm, BoundModel):
+                if llm.free and hasattr(inner(llm), "ask"):
                     converse([begin()], inner(llm))
 
         encoders = (*settings.encoder, settings.caption_encoder) if settings.compares else ()

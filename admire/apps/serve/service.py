@@ -23,6 +23,7 @@ from admire.apps.serve.guard import Limits
 from admire.apps.serve.models import Models, OpeningError
 from admire.apps.serve.problems import LATER, Problem
 from admire.apps.serve.work import Stopped, Work
+from admire.core.cache import CacheError
 from admire.core.errors import UserError
 from admire.core.progress import cancelled_by, hidden_progress
 from admire.core.storage import cache_dir
@@ -110,10 +111,12 @@ class Service:
 
     def without_paths(self, message: str, names: Mapping[str, str] | None = None) -> str:
         """Return a message without folders of this machine; see :meth:`hidden_paths`."""
-        own = dict.fromkeys(map(str, (self.folder, cache_dir(), Path.home())), "…")
-        for path, name in sorted((own | dict(names or {})).items(), reverse=True):  # 10 before 1
-            message = message.replace(path, name) if path != os.sep else message
-        return _FOLDERS.sub("…/", message)
+        for path, name in sorted((names or {}).items(), reverse=True):  # 10 before 1
+            message = message.replace(path, name)
+        message = _FOLDERS.sub("…/", message)
+        for path in map(str, (self.folder, cache_dir(), Path.home())):
+            message = message.replace(path, "…") if path != os.sep else message
+        return message
 
     @contextmanager
     def hidden_paths(self, names: Mapping[str, str]) -> Iterator[None]:
@@ -123,7 +126,7 @@ class Service:
         except UserError as error:
             message = self.without_paths(str(error), names)
             status, headers = 422, None
-            if isinstance(error, OpeningError):
+            if isinstance(error, OpeningError | CacheError):
                 status = 503
             elif isinstance(error, ServerError):
                 status, headers = (503, LATER) if error.later else (502, None)
@@ -133,8 +136,9 @@ class Service:
             raise
 
 
-_FOLDERS = re.compile(r"(?<![\w:/.…-])/(?:[^\s/:'\"]+/)+")
-"""Folders at the start of a path, but not of an address."""
+_START = r"(?:(?<![\w:/.…-])|(?<=\bfile://)|(?<![\w/.])\.\.?)/"
+_FOLDERS = re.compile(rf"{_START}(?:[^\s/:'\"]+(?: [^\s/:'\".][^\s/:'\"]*)*/)+")
+"""Folders at the start of a path, with spaces in their names, but not of an address."""
 
 
 def _service(request: Request) -> Any:
