@@ -145,6 +145,10 @@ def test_loading_has_a_local_model_read_how_every_prompt_begins(sense, hint):
     assert any(shares_prefix(lines, later) for lines in shared)
 
 
+def test_what_is_not_asked_has_no_prompts_to_read():
+    Models(changes={"llms": ("dictionary",)}).steps()["dictionary"]()
+
+
 def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):
     failures: list[Exception] = []
 
