@@ -113,10 +113,14 @@ def test_tables_in_a_pipe_are_cut_as_on_a_terminal(capsys, monkeypatch, wavering
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     path = folder / "items.jsonl"
-    path.write_text(path.read_text().replace("a lamp at night", "a lamp " * 300))
+    text = path.read_text().replace("a lamp at night", "a lamp " * 300)
+    path.write_text(text.replace("night owl", "night owl of that name").replace(".png", "_0.png"))
+    scores = folder / "scores.csv"
+    scores.write_text(scores.read_text().replace(".png", "_0.png"))
     show_run(folder, [])
-    width = max(map(len, capsys.readouterr().out.splitlines()))
-    assert 80 < width <= int(columns or 120)
+    lines = capsys.readouterr().out.splitlines()
+    assert 80 < max(map(len, lines)) <= int(columns or 120)
+    assert {line[-1] for line in lines if line[:1] in ("┃", "│")} <= {"┃", "│"}
 
 
 def test_gold_for_some_items_or_of_senses_alone_is_scored_and_counted(capsys, wavering):

@@ -289,7 +289,7 @@ def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
     from rich.table import Table
 
     table, console = Table(show_lines=True), _console()
-    compound = min(24, max([8, *map(cell_len, map(attrgetter("compound"), rankings))]))
+    compound = min(24, max([8, *map(cell_len, map(attrgetter("item.compound"), rankings))]))
     widths = compound, min(24, console.width - 98), min(32, console.width - 92)
     rest = console.width - sum(widths) - 13  # of lines; Rich crops what is wider
     table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=widths[0])
