@@ -7,6 +7,7 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -137,6 +138,14 @@ def _print_check(
         print(visible(f"Links to outside the set's folder: {links[0]}{others}"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrderCheck:
+    """Whether equal scores and the positions of first candidates are counted, and the seed."""
+
+    order: Annotated[bool, Parameter(negative="--no-order")] = True
+    seed: Seed = 0
+
+
 @opt.with_settings("audit", (ItemFiles, "lang", "images"), (Settings, "dictionaries"))
 def audit(
     data: Path,
@@ -146,8 +155,7 @@ def audit(
     run: Path | None = None,
     out: Path | None = None,
     force: opt.Force = False,
-    order: Annotated[bool, Parameter(negative="--no-order")] = True,
-    seed: Seed = 0,
+    checks: Annotated[OrderCheck, Parameter("*")] = OrderCheck(),
     json: opt.Json = False,
     options: opt.Options = None,
 ) -> None:
@@ -166,9 +174,9 @@ def audit(
         run: Run folder of this data: read its scores and answers, and add audit.json to it for
             admire report.
         out: JSON file to write.
-        order: Count equal scores, and the positions of the candidates that the run's chat models
-            ranked first. Without a run, rank by embeddings to do so.
-        seed: Seed of simulated chance.
+        checks.order: Count equal scores, and the positions of the candidates that the run's chat
+            models ranked first. Without a run, rank by embeddings to do so.
+        checks.seed: Seed of simulated chance.
 
     Examples:
         admire audit dev.tsv --against train.tsv --run runs/dev
@@ -190,9 +198,9 @@ def audit(
     findings = audit_items(
         items,
         {path: list(read(path)) if saw is None else saw for path, saw in cards.items()},
-        order=check_order(items, run, seed=seed) if order else None,
+        order=check_order(items, run, seed=checks.seed) if checks.order else None,
         dictionaries=open_dictionaries(opt.make(Settings, options).dictionaries),
-        seed=seed,
+        seed=checks.seed,
     ).as_json(str(data))
     for path in (run / AUDIT if run else None, out):
         if path:
