@@ -192,7 +192,7 @@ def test_no_more_requests_are_sent_than_are_allowed_however_many_at_once():
     llm = Session(most_requests=3).bind(model)
     with pytest.raises(UserError, match="limit of 3 requests reached"):
         ask(llm, *(Question(f"Question {k}") for k in range(9)))
-    assert len(model.prompts) == 3
+    assert len(model.prompts) <= 3  # those that had not begun are not asked
 
 
 LONG = [Question(f"Question {k}: " + "word " * 800) for k in range(3)]
