@@ -19,8 +19,7 @@ VALUES = {
     "word": "owl",
 }
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
-OF_TEXTS = {"paraphrase_en.j2", "similarity_en.j2"}
-"""Prompts about texts that hold no compound."""
+OF_TEXTS = {"paraphrase_en.j2", "similarity_en.j2"}  #: prompts about texts that hold no compound
 OF_CANDIDATES = {"likelihood_en.j2", "listwise_en.j2", "pairwise_en.j2", "pointwise_en.j2"}
 """Prompts that show candidates; test_rankers_shown.py is about them."""
 

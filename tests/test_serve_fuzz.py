@@ -8,8 +8,7 @@ from serving import serving
 
 pytestmark = pytest.mark.ci
 
-EXAMPLES = 75
-"""Requests of each kind to each address."""
+EXAMPLES = 75  #: requests of each kind to each address
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])

@@ -239,9 +239,7 @@ def data_files(
         of_file = reader or registry.find("reader", READERS[file.suffix.lower()])
         if gold and "gold" not in of_file.arguments:
             raise UserError(f"{name}: gold can be given only for V-WSD (.txt).", "gold")
-        with of_file.blamed(str(file)):
-            tag = language or (of_file.language or named_language)(file)
-            tag = check_language(tag) if tag else None
+        tag = check_language(language) if language else _language_of(of_file, file)
         code = task_code(tag or "en")
         if code in by_code:
             raise UserError(
@@ -259,6 +257,13 @@ def data_files(
             path=file if of_file.takes in PATHS else None,
         )
     return list(by_code.values())
+
+
+def _language_of(reader: Plugin, file: Path) -> str | None:
+    """Return the language that a reader or the name of a file says; None if neither does."""
+    with reader.blamed(str(file)):
+        tag = (reader.language or named_language)(file)
+        return check_language(tag) if tag else None
 
 
 def full_name(data: str | Path) -> str:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from admire.core import registry
 from admire.core.errors import UserError
 from admire.core.files import read_text
 from admire.core.progress import log_once
-from admire.core.schema import STRICT, complaint
+from admire.core.schema import STRICT, read_as
 from admire.core.storage import write_whole
 from admire.data.compounds import find_compound
 from admire.data.languages import base_language
@@ -197,10 +197,8 @@ def open_light(file: str) -> LightDetector:
     path = Path(file)
     try:
         return _read(read_text(path))
-    except ValueError as error:
-        why = str(error)
-        if isinstance(error, ValidationError):
-            why = f"{'.'.join(map(str, error.errors()[0]['loc']))} {complaint(error)}".strip(" .")
+    except (ValueError, UserError) as error:
+        why = str(error).rstrip(".")
         raise UserError(
             f"{path}: is not a detector of this version of admire ({why}). Train it again.",
             "detector",
@@ -209,8 +207,8 @@ def open_light(file: str) -> LightDetector:
 
 @lru_cache(maxsize=2)  # a server opens it for each item
 def _read(text: str) -> LightDetector:
-    file = _File.model_validate_json(text)
-    Card.model_validate(file.card)
+    file = read_as(_File, text, "its JSON")
+    read_as(Card, file.card, "its card")
     weights, biases = np.array(file.weights), np.array(file.biases)
     if biases.shape != weights.shape[:1]:
         raise ValueError("each head needs a bias")

@@ -149,8 +149,8 @@ def _figure(
         with plugin.blamed(where):
             raise error
     if not math.isfinite(number) or (plugin.share and number not in (0, 1)):
-        wanted = "0, 1" if plugin.share else "a finite number"
-        raise plugin.error(f"returned {value!r:.80}, not {wanted} or None.", where)
+        valid = "0, 1" if plugin.share else "a finite number"
+        raise plugin.error(f"returned {value!r:.80}, not {valid} or None.", where)
     return number
 
 

@@ -227,9 +227,9 @@ class _Nobody(ChatModel):
 def _recorded_order(item: Item, recording: Recording, ranker: Ranker) -> Judgement:
     """Return the judgement by the order that is recorded, whichever ranker would have asked."""
     with registry.blamed(recording, f"'{item.compound}'"):
-        named = recording.order(item)
-    whole = [*named] if isinstance(named, Sequence) else named
-    order = parse_order(whole, item.names, f"{recording.name}, '{item.compound}'", column="order")
+        order = recording.order(item)
+    order = [*order] if isinstance(order, Sequence) else order
+    order = parse_order(order, item.names, f"{recording.name}, '{item.compound}'", column="order")
     points = aggregate(places([[*order]], item.names))
     return Judgement(ranker.name, "", tuple(points.tolist()), (Answer(item.names, order),))
 

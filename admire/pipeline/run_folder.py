@@ -96,7 +96,7 @@ def write_blocks(
     ``record`` is called after the last block; its ``items`` are those that came. A warning says
     what differed in a run that is replaced.
     """
-    before, after = dict[str, Any](), dict[str, Any]()
+    before = dict[str, Any]()
     with suppress(UserError):  # there is no run
         before = read_record(folder)
     columns: list[str] = []
@@ -284,11 +284,12 @@ def with_scores(
     for number, row in enumerate(rows, start=1):
         item, cells_of_item = next(by_item, (None, ()))
         parts, scores, names = [], {}, row.item.names
+        counts = Counter[Any]()
         for part in cells_of_item:
             filled = {k: v for k, v in part.items() if k not in OF_ITEM and v != "" and v == v}
             scores[filled.get("candidate")] = filled.get("score")
+            counts[filled.get("candidate")] += 1
             parts.append(filled)
-        counts = Counter(part.get("candidate") for part in parts)
         whole = len(set(counts.values())) <= 1 and None not in scores.values()
         if item != number or set(scores) != set(names) or not whole:
             raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")

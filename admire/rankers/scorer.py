@@ -105,7 +105,7 @@ def contributions(
             units = {"noise": np.hypot(own, NOISE * unrelated), "item": own}
             spread = units.get(unit, unrelated)
             filled = (filled - mean) / np.where(np.greater(spread, SMALLEST), spread, 1.0)
-        weight = scoring.image_weight if track == "image" else scoring.caption_weight
+        weight = getattr(scoring, f"{track}_weight")
         terms[track] = weight * np.asarray(weights)[:, None] * filled
     return terms
 
@@ -143,13 +143,12 @@ def compared(cosines: Mapping[str, Scores], scoring: Scoring) -> npt.NDArray[np.
     A track of weight 0 compares nothing. If no candidate joins pictures to captions, so that each
     are compared among themselves, these are the pictures or the captions, whichever are more.
     """
-    weights = {"image": scoring.image_weight, "caption": scoring.caption_weight}
     groups = []
     for track, values in cosines.items():
-        mask = np.zeros(values.shape[1], dtype=bool)
         there = ~np.isnan(values).any(axis=0)
-        if weights[track] and there.sum() > 1:
+        if getattr(scoring, f"{track}_weight") and there.sum() > 1:
             groups.append(there)
+    mask = np.zeros_like(there)
     for own in sorted(groups, key=np.sum, reverse=True):
         if (own & mask).any() or not mask.any():
             mask |= own
@@ -174,7 +173,9 @@ def rank_and_tie(
     """Return the order of :func:`rank_names`, and whether nothing but its name puts its first
     candidate first."""
     order = rank_names(names, scores, last)
-    return order, order[0] in {*tied_names(names, scores, last), *last}
+    pairs = zip(names, np.round(scores, 9).tolist(), strict=True)
+    ranked = [score for name, score in pairs if name not in last]
+    return order, not ranked or ranked.count(max(ranked)) > 1
 
 
 def tied_names(names: Sequence[str], scores: Scores, last: Collection[str] = ()) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Look = Callable[..., "Page"]
 
-PATIENCE = 15_000
-"""How long to wait for what a page should do, in ms: much, for a busy machine."""
+PATIENCE = 15_000  #: how long to wait for what a page should do, in ms: much, for a busy machine
 OPTIONS = [
     "--disable-gpu",
     "--disable-quic",

@@ -11,8 +11,7 @@ COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep")
 ITEMS = [
     Item(compound, f"A {compound} again.", candidates=OWL.candidates) for compound in COMPOUNDS
 ]
-CALLS = 7 * len(ITEMS)
-"""Five votes, and what each sense means."""
+CALLS = 7 * len(ITEMS)  #: five votes, and what each sense means
 SETTINGS = Settings(llms=("openai:gpt-4o",))
 
 

@@ -28,8 +28,7 @@ from admire.apps.serve.server import Server, listen  # noqa: E402
 from admire.encoders import Vectors  # noqa: E402
 from admire.llm import ChatModel  # noqa: E402
 
-LONGEST = 20
-"""Seconds after which a test fails that waits for something."""
+LONGEST = 20  #: seconds after which a test fails that waits for something
 
 TOYS = {"llms": ("toy",), "encoder": "colours"}
 

@@ -18,8 +18,7 @@ from werkzeug import Request, Response
 
 Body = dict[str, Any]
 Answer = str | None | tuple[str | None, list[dict[str, float]]]
-SLOW = 0
-"""Among the faults: an answer that takes 50 ms."""
+SLOW = 0  #: among the faults: an answer that takes 50 ms
 
 
 class _Server(HTTPServer):

@@ -173,9 +173,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         load(words[1:] if words[:1] == ["__complete"] else words)
         app(words, result_action="return_value")
     except REPORTED as error:
-        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
-            code = BROKEN_PIPE  # Rich ends the process where the reader of stdout left
-        elif isinstance(error, BrokenPipeError) and _reader_left():
+        # Rich ends the process where the reader of stdout left.
+        by_rich = isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError)
+        if by_rich or (isinstance(error, BrokenPipeError) and _reader_left()):
             code = BROKEN_PIPE
         else:
             problem = _as_user_error(error)
