@@ -142,12 +142,7 @@ class Quitting(TextEncoder, ChatModel):
         ("encoder", "few", Broken, "encoder 'few' returned vectors of shape (1, 3) for"),
         ("encoder", "ink", Broken, "the encoder 'ink' raised ValueError (out of ink)"),
         ("chat", "ink", Refusing, "'night owl': the chat model 'ink' raised ValueError"),
-        (
-            "chat",
-            "talk",
-            Talking,
-            "the chat model 'talk' returned str instead of Reply.",
-        ),
+        ("chat", "talk", Talking, "the chat model 'talk' returned str instead of Reply."),
         ("ranker", "few", lambda *_: [1.0], f"{RANKER} 'few' returned 1 scores for 3"),
         ("ranker", "nan", lambda *_: [math.nan] * 3, f"{RANKER} 'nan' returned a score of nan"),
         ("ranker", "fail", lambda item, _: {}[item], f"{RANKER} 'fail' raised KeyError"),

@@ -56,10 +56,7 @@ FAILED = {"message": "Failed to generate JSON.", "failed_generation": '{"order":
         (refusal(400, AZURE), "by a filter"),
         (json_response({"detail": "Content Exists Risk"}, 400), "by a filter"),
         (refusal(403, "Your input was flagged"), "by a filter"),
-        (
-            json_response({"code": "x", "error": "Violates: SAFETY_CHECK_TYPE_X"}, 403),
-            "by a filter",
-        ),
+        (json_response({"code": "x", "error": "SAFETY_CHECK_TYPE_X"}, 403), "by a filter"),
         (json_response({"error": {"code": "content_filter", "message": "No"}}), "by a filter"),
         (completion("Lit", {"finish_reason": "content_filter"}), "by a filter (content_filter)"),
         (json_response({"error": FAILED}, 400), "not written in the form"),

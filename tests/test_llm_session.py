@@ -284,10 +284,7 @@ def test_a_model_without_eyes_is_told_before_it_is_asked_about_pictures(tmp_path
     "reply",
     [
         *(NUMBER, f"It is {NUMBER}, a number with 3 digits.", "5 8 2", "３ digits: ５８２"),
-        *(
-            "There are 3 digits: 5, 8 and 2.",
-            "A 3-digit number: **5** **8** **2**",
-        ),
+        *("There are 3 digits: 5, 8 and 2.", "A 3-digit number: **5** **8** **2**"),
     ],
 )
 def test_eyes_are_proved_once_by_a_question_that_is_forecast_and_cached(tmp_path, reply):

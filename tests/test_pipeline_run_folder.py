@@ -286,7 +286,7 @@ def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str
         compare_runs(runs)
 
 
-def test_scores_that_lack_a_line_are_named(runs: list[Path]):
+def test_scores_with_more_rows_of_one_candidate_are_named(runs: list[Path]):
     path = runs[1] / "scores.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines, *lines[-1:]]))  # one candidate has more rows than the others

@@ -415,5 +415,5 @@ def print_figures(figures: pd.DataFrame, title: str) -> None:
     from admire.metrics.figures import wide_figures
 
     wide = wide_figures(figures, ["group", "n"])
-    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    rows = wide.reset_index(allow_duplicates=True).itertuples(index=False, name=None)
     print_rows(("Items", "n", *wide.columns), rows, title)
