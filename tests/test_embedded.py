@@ -14,6 +14,7 @@ import pytest
 from conftest import Demo, run_demo
 
 from admire import SAMPLES, rank, read_items, read_submission
+from admire.core.storage import cache_dir
 from admire.llm import Question, ask, open_llm
 from admire.senses import Use, open_detector
 
@@ -113,6 +114,28 @@ def test_the_likelihood_of_a_reply_is_that_with_which_it_was_written():
     # Of a question that it has read before it reads the last token alone, and rounds otherwise.
     assert told == pytest.approx(expected, abs=0.05)
     assert other < told - 1
+
+
+@pytest.mark.usefixtures("embedded")
+def test_no_reply_depends_on_what_was_asked_before():
+    llm = open_llm("embedded").unbound
+
+    def replies(lead: str, *compounds: str) -> list[str | bytes]:
+        """Return what is written of compounds, and the state of the beginning, which is removed."""
+        texts = [f'{lead * 9}{{"{compound}": "' for compound in compounds]
+        asked = [Question(text, max_tokens=12) for text in texts]
+        told = [reply.text for reply in llm.ask_together(asked)]
+        (text,) = (f for f in (cache_dir() / "beginnings").rglob("*.txt") if lead in f.read_text())
+        state = text.with_suffix("")
+        content = state.read_bytes()
+        text.unlink()
+        state.unlink()
+        return [*told, content]
+
+    asked = "Say in a few words what it means.\n", "night owl", "pig's ear", "red tape"
+    first = replies(*asked)
+    replies("Say in a few words what you see.\n", "cold feet", "elbow grease, and more of it")
+    assert replies(*asked) == first
 
 
 @pytest.mark.usefixtures("embedded")

@@ -237,7 +237,7 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
         return json_response(replies[::-1] if len(replies) > 1 else replies[0])
 
     def slot(request: Request) -> Response:
-        name = request.get_json()["filename"]
+        name = request.get_json().get("filename", "")
         asked.append((request.full_path.strip("/"), name))
         file = Path(json.loads(llama.read_text().splitlines()[-1])["slot_save_path"]) / name
         if request.args["action"] == "save":
@@ -268,8 +268,10 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
     assert {reply.usage for reply in replies} == {Usage(prompt=32, cached=30, completion=5)}
     (text,) = (cache_dir() / "beginnings").rglob("*.txt")
     assert together == [
+        *((asked, "") for asked in EMPTIED),
         ("completion", LEAD),  # read once, and given to each
         ("slots/0?action=save", f"{text.stem}.part"),
+        *((asked, "") for asked in EMPTIED),
         *((f"slots/{slot}?action=restore", text.stem) for slot in range(4)),
         ("completion", texts),
     ]
@@ -279,14 +281,16 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
     assert [asked for asked, _ in together] == KNOWN
 
 
-KNOWN = [*(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
+EMPTIED = [f"slots/{slot}?action=erase" for slot in range(4)]
+KNOWN = [*EMPTIED, *(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
 """What is asked where a beginning is known."""
+READ = [*EMPTIED, "completion", "slots/0?action=save"]
 
 
 def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
     asked_at_once(LocalChat(model, prefills_reply=True), [f"{LEAD}a'", f"{LEAD}b'"])
     (text,) = (cache_dir() / "beginnings").rglob("*.txt")
-    read_anew = [KNOWN[0], "completion", "slots/0?action=save", *KNOWN]
+    read_anew = [*KNOWN[:5], *READ, *KNOWN]
     for content, expected in (("what was read", KNOWN), ("what w", read_anew)):
         text.with_suffix("").write_text(content)
         SERVERS.clear()
@@ -302,7 +306,7 @@ def test_a_beginning_without_room_in_the_slots_is_read_once_and_done_without(mod
     lead = "no room\n" * 3
     for _ in range(2):
         assert [one.text for one in asked_at_once(llm, [f"{lead}a", f"{lead}b"])] == ["Literal"] * 2
-    assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
+    assert [asked for asked, _ in together] == [*READ, *KNOWN[:5] * 2]
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):

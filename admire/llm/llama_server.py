@@ -91,7 +91,7 @@ class LlamaServer:
         """Return the replies to a batch of requests that differ only in their messages.
 
         Their common prefix is evaluated once and reused, also later and by other commands. A reply
-        may change with the other requests of its batch, but not from run to run.
+        may change with the other requests of its batch, but not with what was asked before.
         """
         started = time.perf_counter()
         templates = [{"messages": body["messages"]} for body in bodies]
@@ -151,6 +151,7 @@ class LlamaServer:
             self._restore(prefix)
 
     def _read(self, prefix: str) -> None:
+        self._empty()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / _name(prefix)
         self._post("completion", {"prompt": prefix, "n_predict": 0, "id_slot": 0})
@@ -161,8 +162,14 @@ class LlamaServer:
         self._fresh.add(prefix)
 
     def _restore(self, prefix: str) -> None:
+        self._empty()
         for slot in range(self._batch_size):
             self._post(f"slots/{slot}?action=restore", {"filename": _name(prefix)})
+
+    def _empty(self) -> None:
+        """Empty all slots; which cells hold a text, and so how sums are rounded, is then fixed."""
+        for slot in range(self._batch_size):
+            self._post(f"slots/{slot}?action=erase", {})
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
         url, kind = f"{self.address}/{route}", {"Content-Type": "application/json"}
