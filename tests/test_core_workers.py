@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -14,13 +14,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from commands import hide, run
+from units import open_meeting, open_nothing, open_squares
 
 from admire import SAMPLES, Settings, read_items
 from admire.apps.search import Entry, write_index
 from admire.apps.search.encoding import Batch, encode_batches
 from admire.apps.search.index import export_index
 from admire.core.errors import UserError
-from admire.core.machine import cores
 from admire.core.progress import progress_told_to
 from admire.core.workers import STORE, SURROUNDINGS, Workers, map_processes
 from admire.encoders import TextEncoder, open_encoder
@@ -57,60 +57,23 @@ def cache(tmp_path_factory: pytest.TempPathFactory, no_words: str) -> Iterator[P
         ray.shutdown()
 
 
-def open_squares(folder: Path | None = None) -> Callable[[int], int]:
-    """A unit gives its square; some units do worse."""
-    warned = logging.getLogger("admire")
-    warned.warning("The program says this itself.")
-
-    def square(unit: int) -> int:
-        warned.warning("Squares are large.")
-        if folder and unit == 3 and not (folder / "killed").exists():
-            (folder / "killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        if unit == 13:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if unit < 0:
-            raise UserError(f"row {unit}: is negative.", "track")
-        return unit * unit
-
-    return square
-
-
-def open_meeting(folder: Path) -> Callable[[int], int]:
-    """The first two units wait for each other, each in a process of its own."""
-
-    def meet(unit: int) -> int:
-        (folder / str(unit)).touch()
-        while unit < 2 and not (folder / str(1 - unit)).exists():
-            pass
-        return unit * unit
-
-    return meet
-
-
-def open_nothing() -> Callable[[int], int]:
-    raise UserError("The model is missing.", "encoder")
-
-
-def open_self() -> Callable[[str], str | int | None]:
-    def look(name: str) -> str | int | None:
-        return {"cores": cores(), "cwd": os.getcwd()}.get(name, os.environ.get(name))
-
-    return look
-
-
-def test_units_are_done_at_the_same_time_and_come_in_order(tmp_path: Path):
+def test_units_are_done_at_the_same_time_in_order_and_where_the_program_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    usage = "RAY_USAGE_STATS_ENABLED"
+    monkeypatch.delenv(usage, raising=False)
     read = []
 
-    def units() -> Iterator[int]:
-        for unit in range(12):
+    def units() -> Iterator[int | str]:
+        for unit in (*range(12), "cores", "OMP_NUM_THREADS", "cwd", usage):
             read.append(unit)
             yield unit
 
     found = map_processes(units(), partial(open_meeting, tmp_path), TWO)
     assert next(found) == 0
     assert len(read) < 12  # the rest is read when there is somebody to do it
-    assert list(found) == [unit * unit for unit in range(1, 12)]
+    squares = [unit * unit for unit in range(1, 12)]
+    assert list(found) == [*squares, 1, "1", str(tmp_path), "0"]
+    assert os.environ[usage] == "0"  # where Ray is started
 
 
 def test_without_units_nothing_is_started():
@@ -137,16 +100,7 @@ def test_error_comes_after_the_units_before_it():
         next(found)
     assert error.value.settings == ("track",)
     with pytest.raises(UserError, match=r"^The model is missing\.$"):
-        list(map_processes([1], open_nothing, TWO))
-
-
-def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.chdir(tmp_path)
-    usage = "RAY_USAGE_STATS_ENABLED"
-    monkeypatch.delenv(usage, raising=False)
-    asked = ["cores", "OMP_NUM_THREADS", "cwd", usage]
-    assert list(map_processes(asked, open_self, TWO)) == [1, "1", str(tmp_path), "0"]
-    assert os.environ[usage] == "0"  # where Ray is started
+        list(map_processes([1], open_nothing, Workers(1, gpus=False)))
 
 
 class Killer:

@@ -28,6 +28,7 @@ from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retri
 
 pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
+pytestmark = pytest.mark.ci
 expect = playwright.expect
 
 if TYPE_CHECKING:
@@ -382,7 +383,6 @@ def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported,
     expect(thumbnail).to_be_focused()
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
     page = ready(look(reported.address, color_scheme=scheme))
@@ -400,7 +400,6 @@ def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
     assert barriers(page, "dialog[open]") == []
 
 
-@pytest.mark.ci
 def test_it_fits_a_phone(reported: Reported, look: Look):
     page = ready(look(reported.address, **PHONE))
     expect(page.locator("#cards article .compound").first).to_be_in_viewport()
@@ -415,7 +414,6 @@ def test_it_fits_a_phone(reported: Reported, look: Look):
     assert overflow(page) <= 0
 
 
-@pytest.mark.ci
 def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
     page = ready(look(reported.address + "#language=en", own=(reported.address,)))
     page.evaluate(

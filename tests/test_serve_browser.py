@@ -21,6 +21,7 @@ from admire.apps.serve import Limits, Models
 from admire.pipeline.run_folder import read_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
+pytestmark = pytest.mark.ci
 expect = playwright.expect
 
 if TYPE_CHECKING:
@@ -230,7 +231,6 @@ def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site, chat,
     expect(second.locator("#result .predicted")).to_contain_text("idiomatic")
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("window", [{}, {"color_scheme": "dark"}, PHONE])
 def test_nothing_keeps_people_out(site: Served, look: Look, window: dict[str, Any]):
     page = look(site.address, **window)

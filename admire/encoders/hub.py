@@ -107,12 +107,12 @@ def from_disk() -> Iterator[None]:
 
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
-        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.enable_progress_bar()
 
 
 def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:

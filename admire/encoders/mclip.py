@@ -91,9 +91,7 @@ class MClipEncoder(LazyModel):
 
             def __init__(self, config: MCLIPConfig):
                 transformers.PreTrainedModel.__init__(self, config)
-                self.transformer = transformers.AutoModel.from_config(  # type: ignore[no-untyped-call]
-                    base, dtype=torch.float32
-                )
+                self.transformer = transformers.AutoModel.from_config(base, dtype=torch.float32)
                 sizes = config.transformerDimensions, config.numDims
                 self.LinearTransformation = torch.nn.Linear(*sizes)
 

@@ -200,7 +200,7 @@ class _Trainer(SentenceTransformerTrainer):
     """The trainer, without weight decay where weights have a learning rate of their own."""
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        optimizer = super().create_optimizer(model)
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
         # Of the tokens' vectors only the added ones get gradients; decay would move the others.
         for group in optimizer.param_groups[2:]:  # before them those that decay, and the others
             group["weight_decay"] = 0.0
@@ -266,7 +266,7 @@ class _Figures(BaseEvaluator):
         return figures | {RANK: rank}
 
 
-class _Report(TrainerCallback):
+class _Report(TrainerCallback):  # type: ignore[misc]
     """Logs a line for each epoch, and within a long epoch how far it is."""
 
     def __init__(self, names: Sequence[str]) -> None:
