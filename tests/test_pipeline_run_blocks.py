@@ -1,7 +1,10 @@
 """``admire rank`` by blocks: the same files as all at once, also after a stop at any place."""
 
+import csv
 import json
 import re
+import unicodedata
+from ast import literal_eval
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import passed
-from conftest import manifest_row
+from conftest import admire_row, manifest_row
 from strict_server import Body, StrictServer, prompt_of
 
 from admire import Settings, UserError, rank, read_items, write_run
@@ -65,6 +68,21 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings):
     assert files(tmp_path / "run") == files(tmp_path / "whole")
     header = (tmp_path / "run" / "scores.csv").read_text().split("\n")[0]
     assert header.split(",")[-2:] == ["caption_literal", "caption_scene"]  # of later blocks alone
+
+
+def test_a_submission_has_texts_and_names_as_the_data_has_them(tmp_path, write_table):
+    name, sentence = unicodedata.normalize("NFD", "maçã.png"), "My\u00a0night owl\u200b sings."
+    row = admire_row(sentence=sentence, image1_name=name, expected_order="")
+    (file,) = rank_file(write_table(row), tmp_path / "run", Settings(query="sentence"))
+    (prediction,) = csv.DictReader(file.open(encoding="utf-8"), delimiter="\t")
+    assert prediction["sentence"] == sentence
+    assert sorted(literal_eval(prediction["expected_order"])) == [
+        *(f"{letter}.png" for letter in "bcde"),
+        name,
+    ]
+    run = read_run(tmp_path / "run")
+    assert "maçã.png" in run.rankings[0].order
+    assert write_run(run, tmp_path / "again")[0].read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ class Item:
     ``expected_item`` are the gold answers, None where they are not known. Without ``candidates``,
     only the sense of an item can be decided. ``definitions``, up to two, are what a person says the
     compound means here; no model is asked for that sense's meaning then. ``written`` has compound
-    and sentence as they are in the file, for submissions, if they are read in another form.
+    and sentence as they are in the file, and names of pictures that are not in NFC there, for
+    submissions, if they are read in another form.
     """
 
     compound: Annotated[str, *limited("compound")]

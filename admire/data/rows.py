@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from unicodedata import is_normalized
 
 from pydantic import ValidationError
 
@@ -111,7 +112,10 @@ class RowReader:
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
-        written = str(row.get("compound") or ""), str(row.get("sentence") or "")
+        written = [str(row.get("compound") or ""), str(row.get("sentence") or "")]
+        for thing in cells.candidates:
+            if isinstance(thing.written, str) and not is_normalized("NFC", thing.written):
+                written.append(thing.written.strip())
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -123,7 +127,7 @@ class RowReader:
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
-            written=written if written != (cells.compound, cells.sentence) else (),
+            written=tuple(written) if written != [cells.compound, cells.sentence] else (),
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)

@@ -116,6 +116,7 @@ class CandidateCells(BaseModel):
     name: ImageName = ""
     image: Annotated[Any, BeforeValidator(_picture)] = ""
     caption: Annotated[Caption, *limited("caption")] = ""
+    written: Any = ""  #: the name as it is in the file, for submissions
 
 
 def _candidate_cells(thing: object) -> dict[str, Any]:
@@ -130,7 +131,8 @@ def _candidate_cells(thing: object) -> dict[str, Any]:
         image, name = content or path, os.path.basename(path) if content and path else ""
     elif isinstance(image, Path):
         name = image.name
-    return {**thing, "image": image, "name": thing.get("name") or name}
+    written = thing.get("name") or name or image
+    return {**thing, "image": image, "name": thing.get("name") or name, "written": written}
 
 
 def _things(cell: object) -> object:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated
+from unicodedata import normalize
 
 import pandas as pd
 from pydantic import BaseModel
@@ -71,9 +73,9 @@ def add_predictions(
     rows: list[tuple[str, ...]] = []
     completes, has_sentences = False, not predictions
     for p in predictions:
-        compound, sentence = p.written or (p.compound, p.sentence or "")
-        texts = compound, str([*p.order]), sentence, p.sentence_type or "", p.expected_item or ""
-        rows.append(texts)
+        compound, sentence, *_ = p.written or (p.compound, p.sentence or "")
+        order, (item,) = _as_written(p, p.order), _as_written(p, [p.expected_item or ""])
+        rows.append((compound, str(order), sentence, p.sentence_type or "", item))
         completes = completes or bool(p.expected_item)
         has_sentences = has_sentences or p.sentence is not None
     names = ("compound", "expected_order", "sentence", "sentence_type", "expected_item")
@@ -88,7 +90,13 @@ def add_predictions(
 
 def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:
     """Add predictions to a submission to V-WSD: a line has an item's images, best first."""
-    file.writelines("\t".join(prediction.order) + "\n" for prediction in predictions)
+    file.writelines("\t".join(_as_written(one, one.order)) + "\n" for one in predictions)
+
+
+def _as_written(prediction: Prediction, names: Iterable[str]) -> list[str]:
+    names, written = [*names], prediction.written[2:]
+    spelt = dict(zip(map(partial(normalize, "NFC"), written), written, strict=True))
+    return [*map(spelt.get, names, names)]
 
 
 def read_submission(path: str | Path) -> list[Prediction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -65,8 +66,8 @@ NO_SENSE = Sense(None, 1.0)
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
     """Return the mean over several decisions on one use; None if no vote could be parsed."""
-    probabilities = [sense.probability_idiomatic for sense in senses if sense.label]
-    return sum(probabilities) / len(probabilities) if probabilities else None
+    voted = [*filter(attrgetter("label"), senses)]
+    return sum(map(attrgetter("probability_idiomatic"), voted)) / len(voted) if voted else None
 
 
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
