@@ -103,7 +103,6 @@ def reproduce(
         admire reproduce uor-ncl:2 --data FOLDER --llm openai:gpt-6.1-sol --dry-run
         admire reproduce my_table.toml --data shared/data/admire_en --format latex
     """
-    from admire.apps.reproduce.results import paper_table, result_table, wide_table
     from admire.apps.reproduce.table import brief, forecast, list_recipes, read_jobs, run_jobs
 
     if recipe is None:
@@ -124,6 +123,9 @@ def reproduce(
     table, jobs = read_jobs(recipe, data, rows or (), models.llm, stand_in=models.stand_in)
     if dry_run:
         return print_forecasts(forecast([entry for entry in jobs if entry[0].run]), json=json)
+
+    from admire.apps.reproduce.results import paper_table, result_table, wide_table
+
     out = out or Path("runs", Path(recipe).stem.replace(":", "-"))
     cells = run_jobs(
         table,
