@@ -53,14 +53,15 @@ def test_columns_that_only_look_like_a_candidates_are_a_warning(write_table, cap
 def test_unknown_keys_are_a_warning_with_the_nearest_known_one(tmp_path, caplog):
     row = {"compound": "night owl", "sentence": "A night owl.", "id": 1}
     row |= {"lang": "de", "expected_ordr": [], "x": ""}
-    candidates = ["an owl", {"caption": "a lamp", "nam": "L"}]
+    candidates = ["an owl", {"caption": "a lamp", "nam": "L", "written": "M"}]
     unread = "'lang' (did you mean 'language'?), 'expected_ordr' (did you mean 'expected_order'?)"
     for name, cells in (("a", row), ("b", row | {"candidates": candidates})):
         path = tmp_path / f"{name}.jsonl"
         path.write_text(json.dumps(cells))
         read_items(path)
         assert f"{path}, row 1: not read: {unread}, 'x'." in caplog.messages
-    assert "candidate 2: not read: 'nam' (did you mean 'name'?)" in caplog.text
+    for name in ("'nam' (did you mean 'name'?)", "'written'"):
+        assert f"candidate 2: not read: {name}. It has 'image', 'caption' or both" in caplog.text
     row["compund"] = row.pop("compound")
     path.write_text(json.dumps(row))
     refused(path, "row 1, compound: is missing. Rename 'compund'.")

@@ -123,19 +123,19 @@ def test_no_reply_depends_on_what_was_asked_before():
     def replies(lead: str, *compounds: str) -> list[str | bytes]:
         """Return what is written of compounds, and the state of the beginning, which is removed."""
         texts = [f'{lead * 6}{{"{compound}": "' for compound in compounds]
-        asked = [Question(text, max_tokens=12) for text in texts]
-        told = [reply.text for reply in llm.ask_together(asked)]
+        questions = [Question(text, max_tokens=12) for text in texts]
+        written = [reply.text for reply in llm.ask_together(questions)]
         (text,) = (f for f in (cache_dir() / "beginnings").rglob("*.txt") if lead in f.read_text())
         state = text.with_suffix("")
         content = state.read_bytes()
         text.unlink()
         state.unlink()
-        return [*told, content]
+        return [*written, content]
 
-    asked = "Say in a few words what it means.\n", "night owl", "pig's ear"
-    first = replies(*asked)
+    about = "Say in a few words what it means.\n", "night owl", "pig's ear"
+    first = replies(*about)
     replies("Say in a few words what you see.\n", "cold feet", "elbow grease, and more of it")
-    assert replies(*asked) == first
+    assert replies(*about) == first
 
 
 @pytest.mark.usefixtures("embedded")

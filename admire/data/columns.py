@@ -37,7 +37,7 @@ _LOOKS_SO = re.compile(
     r"(image|img|picture|photo|candidate|caption|sequence)(s|.*\d.*)?", re.IGNORECASE | re.DOTALL
 )
 
-OF_CANDIDATE = tuple(CandidateCells.model_fields)
+OF_CANDIDATE = tuple(sorted(CandidateCells.model_fields.keys() - {"written"}))
 OF_THINGS = {*OF_CANDIDATE, *HUGGING_FACE}
 """The keys of a candidate, and those of a picture in memory."""
 

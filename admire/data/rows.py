@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from unicodedata import is_normalized
 
 from pydantic import ValidationError
 
@@ -112,10 +112,8 @@ class RowReader:
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
-        written = [str(row.get("compound") or ""), str(row.get("sentence") or "")]
-        for thing in cells.candidates:
-            if isinstance(thing.written, str) and not is_normalized("NFC", thing.written):
-                written.append(thing.written.strip())
+        written = str(row.get("compound") or ""), str(row.get("sentence") or "")
+        written += (*filter(None, map(attrgetter("written"), cells.candidates)),)
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -127,7 +125,7 @@ class RowReader:
             expected_item=cells.expected_item or None,
             word=cells.word,
             definitions=tuple(cells.definitions),
-            written=tuple(written) if written != [cells.compound, cells.sentence] else (),
+            written=written if written != (cells.compound, cells.sentence) else (),
         )
         if len(item.things) < len(cells.candidates) + len(cells.sequence):
             item = _without_dropped(item, cells, start)

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from unicodedata import is_normalized
 
 from pydantic import (
     AfterValidator,
@@ -116,7 +117,7 @@ class CandidateCells(BaseModel):
     name: ImageName = ""
     image: Annotated[Any, BeforeValidator(_picture)] = ""
     caption: Annotated[Caption, *limited("caption")] = ""
-    written: Any = ""  #: the name as it is in the file, for submissions
+    written: str = ""  #: the name as it is in the file, if it is not in NFC there
 
 
 def _candidate_cells(thing: object) -> dict[str, Any]:
@@ -131,8 +132,10 @@ def _candidate_cells(thing: object) -> dict[str, Any]:
         image, name = content or path, os.path.basename(path) if content and path else ""
     elif isinstance(image, Path):
         name = image.name
-    written = thing.get("name") or name or image
-    return {**thing, "image": image, "name": thing.get("name") or name, "written": written}
+    called = thing.get("name") or name
+    spelt = called or image
+    written = spelt.strip() if isinstance(spelt, str) and not is_normalized("NFC", spelt) else ""
+    return {**thing, "image": image, "name": called, "written": written}
 
 
 def _things(cell: object) -> object:
