@@ -112,8 +112,8 @@ class RowReader:
         contexts = cells.sentence.strip(), cells.sequence, cells.expected_item, cells.word
         if self.whole and not any(contexts):
             raise UserError(f"{start}sentence: is empty. Write one that uses the compound.")
-        written = str(row.get("compound") or ""), str(row.get("sentence") or "")
-        written += (*filter(None, map(attrgetter("written"), cells.candidates)),)
+        names = filter(None, map(attrgetter("written"), cells.candidates))
+        written = str(row.get("compound") or ""), str(row.get("sentence") or ""), *names
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
